@@ -22,7 +22,7 @@ from rocpy.blaslt.model.epilogues import is_custom
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import scale_arguments
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuning_state as _tuning_state
@@ -173,7 +173,7 @@ def _resident(product: Any) -> Tunable:
         options=product.options,
         stream=product.stream,
         **settings,
-        **scale_arguments(operands["b"], product.scale_values),
+        **scale_keywords(product.scale_values, operands["b"]),
     )
 
 

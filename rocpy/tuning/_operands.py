@@ -37,10 +37,10 @@ def product_of(problem: Problem) -> Matmul:
     from rocpy.blaslt.front.stateful import Matmul
     from rocpy.blaslt.operands.weight import Weight
 
-    scales = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
-    if scales:
+    several = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
+    if several:
         raise UnsupportedError(
-            f"{scales[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
+            f"{several[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
         )
     arrays: dict[str, Any] = {
         name: None if operand is None else array_of(operand, seed)

@@ -17,7 +17,7 @@ from rocpy.blaslt.arrays.framework import framework_of, values
 from rocpy.blaslt.composed.product import activated
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.problem import Problem, is_column_bias
-from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def sample_of(product: Tunable) -> Sample | None:
         return None
     operands = dict(product.operand_arrays)
     operands |= {name: _indexable(operands[name]) for name in ("c", "bias", "aux")}
-    scales = dict(zip(SCALES, map(_indexable, product.scale_values or (None,) * len(SCALES)), strict=False))
+    scales = {name: _indexable(value) for name, value in (product.scale_values or ScaleArguments()).items()}
     a, b = (_operand(operands[name], scales, name, problem) for name in ("a", "b"))
     if a is None or b is None:
         return None

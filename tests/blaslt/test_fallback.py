@@ -17,6 +17,7 @@ from rocpy.blaslt.composed import product as _fallback
 from rocpy.blaslt.front.call import run
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.product_call import ProductCall
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.selection.releases import number_of
@@ -306,7 +307,7 @@ def test_scales_of_composed_products(name, result, epilogue, kind, rng):
     key = (epilogue, name, result, False, True)
     place = next(place for place, recipe in enumerate(_recipes.recipes(*key)) if not recipe.scaled)
     bits = 1 << _recipes.UNFUSED_BIT | (2 | place << 2) << _recipes.RECIPE_SHIFT
-    scales = (scale_a, scale_b, None, more.get("scale_d"), bool(narrow))
+    scales = ScaleArguments(scale_a, scale_b, d=more.get("scale_d"), amax=narrow)
     recipe = _recipes.recipe_of(bits, epilogue, name, result)
     call = ProductCall(a, b, bias=given.get("bias"), scales=scales)
     check(run(_fallback.Composed(call, recipe, epilogue, result, rocpy.Options())))

@@ -12,7 +12,7 @@ from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import scale_arguments
+from rocpy.blaslt.model.scale_arguments import ScaleArguments, scale_keywords
 from rocpy.blaslt.native.plan import Matmul as NativeMatmul
 from rocpy.blaslt.selection.recipes import recipe_of, strict, why
 
@@ -30,9 +30,10 @@ class UnfusedPlan:
         options: Options,
         stream: Any,
         arguments: dict[str, Any],
+        scales: ScaleArguments | None,
     ) -> None:
         recipe = recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
-        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments)
+        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments, scales)
         #: How it is done and why, in a sentence.
         self.text = why(problem, recipe)
         info("composed %s: %s", problem, self.text)
@@ -42,9 +43,8 @@ class UnfusedPlan:
             name for name, value in native.items() if value is not None and value is not operands[name]
         ]
         a, b = native.pop("a"), native.pop("b")
-        self.native = NativeMatmul(
-            a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream
-        )
+        own = {**self.product.native_arguments(), **scale_keywords(self.product.native_scales(), b)}
+        self.native = NativeMatmul(a, b, **native, **own, options=strict(options), stream=stream)
 
     def plan(self, requested: int) -> list[Algorithm]:
         """Return the algorithms of the native product, as ways to compute the whole."""
@@ -69,13 +69,12 @@ class UnfusedPlan:
             return result, next(iter(extra.values()), None), amax
         return (result, *extra.values()) if extra else result
 
-    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: ScaleArguments | None) -> None:
         """Take other operands of the same problem, other scalars and other scales."""
-        self.product.reset(operands, {**scalars, **scales})
+        self.product.reset(operands, scalars, scales)
         native = {name: value for name, value in self.product.native_operands().items() if value is not None}
-        recipe = self.product.recipe
-        own = {name: scales[name] for name in ("scale_a", "scale_b") if recipe.scaled and name in scales}
-        self.native.reset_operands(**native, **self.product.native_scalars(), **({} if recipe.blocks else own))
+        own = scale_keywords(self.product.native_scales(), native["b"]) if self.product.recipe.scaled else {}
+        self.native.reset_operands(**native, **self.product.native_scalars(), **own)
 
     def release(self) -> None:
         """Let go of the operands."""
@@ -89,9 +88,10 @@ class ComposingMatmul(NativeMatmul):
     __slots__ = ("__weakref__",)
 
     def _compose(self, copies: int) -> UnfusedPlan:
-        scales = scale_arguments(self.operand_arrays["b"], self.scale_values)
-        arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute, **scales}
-        return UnfusedPlan(copies, self.problem, self.operand_arrays, self.options, self.stream, arguments)
+        arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute}
+        return UnfusedPlan(
+            copies, self.problem, self.operand_arrays, self.options, self.stream, arguments, self.scale_values
+        )
 
     def _bias_gradient_of_empty(self, result: Any) -> Any:
         problem, operands = self.problem, self.operand_arrays

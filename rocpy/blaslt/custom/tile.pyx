@@ -22,6 +22,7 @@ from rocpy.blaslt.engine.launch cimport (
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -97,7 +98,8 @@ cdef class Call:
         cdef int i
         cdef TileProgram program = self.program
         cdef ProductCall arguments = self.arguments
-        cdef tuple inputs = <tuple>arguments.inputs, scales = <tuple>arguments.scales
+        cdef tuple inputs = <tuple>arguments.inputs
+        cdef ScaleArguments scales = arguments.scales
         cdef object a = arguments.a, b = arguments.b, c = arguments.c, bias = arguments.bias
         _core.ensure()
         if arguments.options is None and not _ACTIVE:
@@ -110,7 +112,7 @@ cdef class Call:
             b = (<WeightOperand>b).read()  # owned by this call
         self.row_bias = isinstance(b, WeightOperand) and bias is not None and _copies.unpacked(b, bias) is not b
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         self.staged = stages_arrays() and must_be_staged(a, (b, c, bias))
         if self.staged or self.row_bias:
             return
@@ -136,11 +138,11 @@ cdef class Call:
     cdef Call on_device(self):
         """Return the same call with copies of its operands on the device."""
         cdef ProductCall arguments = self.arguments
-        cdef tuple scales = _staging.upload_scales(arguments.scales)
-        blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
+        cdef ScaleArguments scales = _staging.upload_scales(arguments.scales)
+        blocks = _blocks.have_blocks(scales)
         a, b = arguments.a, arguments.b
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         copied = {name: _staging.upload(x, name, blocks=blocks) for name, x in (("a", a), ("b", b), ("c", arguments.c), ("bias", arguments.bias))}
         inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(arguments.inputs)]
         return call_of(self.program, arguments.replaced(inputs=tuple(inputs), scales=scales, **copied))
@@ -272,11 +274,11 @@ cdef class Call:
 
     cdef tuple staged_product(self, object out, int rank):
         """Run the call on copies of its operands on the device, and bring its results back."""
-        cdef tuple scales = <tuple>self.arguments.scales
+        cdef ScaleArguments scales = self.arguments.scales
         a = self.arguments.a
         _staging.check_allowed(self.options)
         if scales is not None:
-            a = _blocks.prepare(a, self.arguments.b, scales[0], scales[1], self.options)[0]
+            a = _blocks.prepare(a, self.arguments.b, scales, self.options)[0]
         like = getattr(a, "memory", a)
         results = self.on_device().product(None, rank)
         downloaded = [_staging.download(x, like, self.arguments.stream) for x in results]
@@ -378,7 +380,7 @@ def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0,
     inputs
         What it reads: arrays that broadcast to the result.
     scales
-        ``(scale_a, scale_b, scale_c, scale_d, False)``, or none.
+        A :class:`rocpy.blaslt.model.scale_arguments.ScaleArguments`, or ``None``.
     rank
         Which of :func:`algorithms` runs it.
 

@@ -10,9 +10,9 @@ from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, LayoutSpec, MatmulPlan, MatmulSpec, StreamContext, algorithms_of, borrow_context, library_version, operand_a, operand_aux,
-    operand_b, operand_bias, operand_c, operand_d, operand_scale_a, operand_scale_b, release_context, scale_a, scale_amax, scale_b, scale_c,
-    scale_d,
+    operand_b, operand_bias, operand_c, operand_d, operand_scale_a, operand_scale_b, release_context,
 )
+from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, scale_c, scale_d
 from rocpy.blaslt.engine.program cimport TileProgram, has_programs, operand_type, stand_in
 
 from rocpy import platform as _platform

@@ -46,14 +46,6 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         operand_scale_a
         operand_scale_b
         operand_count
-    cdef enum ScaleIndex:
-        scale_a
-        scale_b
-        scale_c
-        scale_d
-        scale_aux
-        scale_amax
-        scale_count
     cdef cppclass MatmulSpec:
         MatmulSpec() except +
         int32_t compute

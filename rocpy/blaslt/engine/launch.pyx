@@ -7,6 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
+from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of

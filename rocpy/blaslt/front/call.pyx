@@ -24,6 +24,7 @@ from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, s
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, are_numbers, with_weight_scale
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
@@ -43,11 +44,11 @@ from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.model import refusals as _refusals
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, UserEpilogue
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -108,7 +109,7 @@ cdef object product(Arguments *call):
     if call.weight != NULL and launch.after != after_wait and launch.after != after_hold:
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
-        scales = read_scales(<tuple>call.scales, &operands.a, &operands.b, launch.device)
+        scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device)
 
     tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)
@@ -152,12 +153,13 @@ cdef object product(Arguments *call):
 cdef inline object read_weight(Arguments *call):
     """Read the Weight that b is; returns what owns it. From then on b, its bias and its scale are of one time."""
     cdef WeightSnapshot weight = <WeightSnapshot>(<WeightOperand><object>call.b).read()
-    cdef object b = weight, bias = <object>call.bias, passed = <object>call.scales
-    cdef object scales = passed
+    cdef object b = weight, bias = <object>call.bias
+    cdef ScaleArguments passed = <ScaleArguments>call.scales
+    cdef ScaleArguments scales = passed
     if bias is None and _TAKES_BIAS[call.row]:
         bias = weight.bias
-    if weight.scale is not None and (scales is None or len(scales) == 5):
-        scales = _scale_arguments.weight_scales(scales, weight.factors)
+    if weight.scale is not None and (scales is None or not scales.from_weight):
+        scales = with_weight_scale(scales, weight.factors)
     if bias is not None:
         b = _copies.unpacked(weight, bias)
     call.weight, call.b, call.bias, call.scales = <PyObject *>weight, <PyObject *>b, <PyObject *>bias, <PyObject *>scales
@@ -166,9 +168,10 @@ cdef inline object read_weight(Arguments *call):
 
 cdef object prepare_blocks(Arguments *call):
     """Bring operands with a scale for each block into the form that the library reads; returns what owns them."""
-    cdef tuple scales = <tuple>call.scales
-    cdef object a, b
-    a, b = _blocks.prepare(<object>call.a, <object>call.b, scales[0], scales[1], _options.resolve_options(<object>call.options))
+    cdef ScaleArguments scales = <ScaleArguments>call.scales
+    cdef object a = <object>call.a, b = <object>call.b
+    if not are_numbers(scales):
+        a, b = _blocks.prepare(a, b, scales, _options.resolve_options(<object>call.options))
     call.a, call.b = <PyObject *>a, <PyObject *>b
     if type(a) is Packed:
         call.owner = <PyObject *>(<Packed>a).memory
@@ -216,7 +219,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
         _tuner.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
-            **_scale_arguments.scale_arguments(<object>call.b, <object>call.scales)))
+            **scale_keywords(<ScaleArguments>call.scales, <object>call.b)))
     with nogil:
         status = borrow_context(launch.device, launch.stream, &context)
     _core.check(status)

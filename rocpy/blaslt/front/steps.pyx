@@ -5,6 +5,7 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands._arguments cimport info, staged_infos
 
 from rocpy.blaslt.arrays import copies as _copies
@@ -12,8 +13,8 @@ from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.front.stateful import forced_product
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -77,7 +78,7 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
             alpha=data.alpha, beta=data.beta, epilogue=data.epilogue, bias=data.bias, aux=data.aux, clamp=data.clamp, dtype=data.dtype,
-            compute=data.compute, options=data.options, **_scale_arguments.scale_arguments(data.b, data.scales)))
+            compute=data.compute, options=data.options, **scale_keywords(data.scales, data.b)))
     step = Step(preparation(data, launch.operands, launch.call, EPILOGUE_NAMES[call.row], _options.resolve_options(data.options)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
     step.waits, step.stream = data.stream is not None if composed else launch.after != after_wait, launch.stream
@@ -90,6 +91,6 @@ cdef object as_data(const Arguments *call):
     data.a, data.b, data.c, data.bias = <object>call.a, <object>call.b, <object>call.c, <object>call.bias
     data.aux, data.out, data.alpha, data.beta = <object>call.aux, <object>call.out, <object>call.alpha, <object>call.beta
     data.epilogue, data.clamp, data.dtype, data.compute = <object>call.epilogue, <object>call.clamp, <object>call.dtype, <object>call.compute
-    data.options, data.scales, data.algorithm = <object>call.options, <object>call.scales, <object>call.algorithm
+    data.options, data.scales, data.algorithm = <object>call.options, <ScaleArguments>call.scales, <object>call.algorithm
     data.stream = hold_stream(<object>call.stream)
     return data

@@ -37,7 +37,7 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.grouped.group_slices import GroupSlices
+from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
 from rocpy.errors import LibraryError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -114,11 +114,10 @@ def compute_packed(a, b, **arguments):
     return packed(call, compute_packed, None)
 
 
-cdef object packed(GroupedCall call, object run, list explained):
+cdef object packed(GroupedCall call, object run, object explained):
     """Products of groups that lie one after the other in one operand.
 
-    With a list in `explained` nothing is computed: it receives, for each run of groups of one size, the first group, their number and size,
-    the problem, the algorithms and the chosen one's index and source.
+    With a PackedExplanation in `explained` nothing is computed: it receives how each run of groups of one size would be.
     """
     cdef PackedGroups groups
     cdef GroupedOperand scales_at[2]
@@ -172,15 +171,15 @@ cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Sc
 
 
 cdef object not_as_they_lie(const CachedCall *cached, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
-                            list explained):
+                            object explained):
     """Compute or explain what the library does not take as it lies: operands are copied first, or the products composed."""
     cdef bint composed = cached.copies >> 7  # _recipes.UNFUSED_BIT
     cdef list names = [name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1]
     if explained is not None:
         if composed:
-            explained.extend(slices_of(groups, call, starts, cached.result_type).explained())
+            explained.runs.extend(slices_of(groups, call, starts, cached.result_type).explained())
         else:
-            explained.append(names)
+            explained.copied = tuple(names)
         return None
     refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
     if composed:
@@ -224,7 +223,7 @@ cdef object model_of(PackedGroups *groups, GroupedCall call, Scales scales):
 
 
 cdef int explain_runs(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
-                      const vector[int64_t] &starts, list explained) except -1:
+                      const vector[int64_t] &starts, object explained) except -1:
     """Plan each run of groups of one size, and launch nothing."""
     cdef StreamContext *context = NULL
     cdef shared_ptr[CachedCall] ready
@@ -242,8 +241,8 @@ cdef int explain_runs(GroupedProduct *product, const CachedCall *cached, PackedG
         while next_run(product[0], starts.data(), groups.count, &run):
             problem = slices.problem(model, run.extent, run.count)
             ready = plan_run(product, &run, problem, options, context, _LISTED)
-            explained.append((run.first, run.count, run.extent, problem, algorithms_of(ready.get(), device),
-                              ready.get().algorithm, ready.get().source.c_str().decode(), device))
+            explained.runs.append((run.first, run.count, explanation_of(
+                problem, algorithms_of(ready.get(), device), ready.get().algorithm, ready.get().source.c_str().decode(), device, options)))
             run.first += run.count
     finally:
         release_context(context)

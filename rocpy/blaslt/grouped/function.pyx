@@ -17,9 +17,9 @@ from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, MatmulPointers, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
     release_context,
-    scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
-from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
@@ -28,9 +28,10 @@ from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
-from rocpy.blaslt.arrays.blocks import are_blocks
+from rocpy.blaslt.grouped.group_slices import PackedExplanation
+from rocpy.blaslt.arrays.blocks import have_blocks
 from rocpy.blaslt.front.function import matmul as _matmul
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -137,15 +138,15 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
 
 
 def explain_packed(a, b, **arguments):
-    """Return what the packed form would launch; for rocpy.blaslt.grouped.group_slices."""
+    """Return what the packed form would launch, as a PackedExplanation."""
     cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
-    cdef list runs = []
+    cdef object explained = PackedExplanation()
     for name, value in dict(arguments, a=a, b=b).items():
         if not hasattr(call, name):
             raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
         setattr(call, name, value)
-    packed(call, grouped_matmul, runs)
-    return runs
+    packed(call, grouped_matmul, explained)
+    return explained
 
 
 cdef class ListedGroups:
@@ -175,17 +176,15 @@ cdef class ListedGroups:
                        scale_a=self.scale_a[g], scale_b=self.scale_b[g], dtype=call.dtype, out=self.out[g], options=call.options,
                        stream=call.stream)
 
-    cdef tuple read_weight(self, Py_ssize_t g):
+    cdef ScaleArguments read_weight(self, Py_ssize_t g):
         """Return the scales of a group; what a Weight holds is read at one time, and takes the Weight's place."""
         cdef WeightSnapshot weight
-        values = None
-        if self.scale_a[g] is not None or self.scale_b[g] is not None:
-            values = (self.scale_a[g], self.scale_b[g], None, None, False)
+        cdef ScaleArguments values = scales_or_none(self.scale_a[g], self.scale_b[g], None, None, False)
         if isinstance(self.b[g], WeightOperand):
             weight = <WeightSnapshot>(<WeightOperand>self.b[g]).read()
             self.b[g] = weight  # owned by this call
             if weight.scale is not None:
-                values = _scale_arguments.weight_scales(values, weight.factors)
+                values = with_weight_scale(values, weight.factors)
         return values
 
     cdef int add(self, Py_ssize_t g) except -1:
@@ -197,11 +196,11 @@ cdef class ListedGroups:
         cdef shared_ptr[CachedCall] planned
         cdef CachedCall *cached
         cdef object live = None
-        cdef tuple values = self.read_weight(g)
+        cdef ScaleArguments values = self.read_weight(g)
         left, right, bias = self.a[g], self.b[g], self.bias[g]
         if bias is None and call.row.bias and isinstance(right, WeightOperand):
             bias = (<WeightSnapshot>right).bias
-        if values is not None and (are_blocks(values[0]) or are_blocks(values[1])):
+        if values is not None and have_blocks(values):
             self.later.append(g)  # their operands are brought into the order that the library reads
             return 0
         owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
@@ -222,7 +221,7 @@ cdef class ListedGroups:
             describe_scales(&key, scales)
         if call.after != after_capture:
             live = ((left, right, None, bias, None, None), dict(
-                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, values)))
+                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **scale_keywords(values, right)))
         planned = find(&key, &operands, call, scales, 1, live)
         cached = planned.get()
         if cached.copies or cached.transposed:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rocpy import platform
 from rocpy._operand import allocate_like
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.front.function import matmul
@@ -16,8 +17,10 @@ from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import UnsupportedError
+from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
 __all__: list[str] = []
@@ -223,16 +226,44 @@ class GroupSlices:
             auxiliaries[name].copy_from(value)
         return (returned, auxiliaries) if auxiliaries else returned
 
-    def explained(self) -> Iterator[tuple[int, int, int, Explanation]]:
+    def explained(self) -> Iterator[tuple[int, int, Explanation]]:
         """Yield the explanation of each group that is computed by itself."""
         self._fetch()
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
             if low == high and self.form != "k":
                 continue
             operands = self.operands(group)
-            yield (
-                group,
-                1,
-                high - low,
-                explain_product(operands.pop("a"), operands.pop("b"), dtype=self.dtype, **operands, **self.arguments),
-            )
+            a, b = operands.pop("a"), operands.pop("b")
+            yield group, 1, explain_product(a, b, dtype=self.dtype, **operands, **self.arguments)
+
+
+@dataclass(slots=True)
+class PackedExplanation:
+    """How packed groups would be computed.
+
+    Parameters
+    ----------
+    runs
+        As those of :class:`GroupedExplanation`.
+    copied
+        Operands that the library cannot take as they lie; where there are some, nothing else is known yet.
+    """
+
+    runs: list[tuple[int, int, Explanation]] = field(default_factory=list)
+    copied: tuple[str, ...] = ()
+
+
+def explanation_of(
+    problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
+) -> Explanation:
+    """Return the explanation of a run of groups from its plan."""
+    return Explanation(
+        platform=platform.current().name,
+        device=Device(device).name,
+        problem=problem,
+        algorithm=_choice.labelled(algorithms[chosen], source, problem, options, device),
+        candidates=len(algorithms),
+        source=source,
+        copies=(),
+        packed=problem.b.packed,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.blaslt.arrays.copies import assign, contiguous
-from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scales
+from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scale
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
@@ -228,7 +228,7 @@ def staged(
         moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
         # What no group covers keeps what it held, so that out goes there and back.
         target = upload(out, "out")
-        scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
+        scale_a, scale_b = (upload_scale(arguments[name], name) for name in ("scale_a", "scale_b"))
         arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
         result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
         result, extra = result if isinstance(result, tuple) else (result, None)

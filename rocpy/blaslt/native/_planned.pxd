@@ -6,6 +6,7 @@ from abi cimport hipStream_t
 
 from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, Operands
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
 
@@ -24,7 +25,7 @@ cdef class Planned:
     cdef dict originals  # what the user gave for those that are read at each execution
     cdef tuple records  # where the memory of originals and scales was when it was read
     cdef bint copied  # some of that was copied when it was read
-    cdef readonly tuple scale_values  # the user's scales and amax
+    cdef readonly ScaleArguments scale_values  # the user's
     cdef Scales scales
     cdef MatmulFactors factors
     cdef int epilogue
@@ -48,7 +49,7 @@ cdef class Planned:
     cdef readonly tuple copies
     cdef readonly tuple staged  # names of operands in CPU memory that are copied to the device when they are given
 
-    cdef Scales read(self, tuple scales, Operands *operands)
+    cdef Scales read(self, ScaleArguments scales, Operands *operands)
     cdef int state_problem(self, object problem) except -1
     cdef int change_problem(self, object problem) except -1
     cdef int enter(self, bint resetting=*) except -1

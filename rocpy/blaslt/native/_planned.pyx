@@ -14,6 +14,7 @@ from rocpy.blaslt.operands._arguments cimport operand_named
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -21,7 +22,6 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model import lowering as _lowering
-from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
@@ -44,7 +44,7 @@ cdef class Planned:
         self.closed = True  # until __init__ has succeeded
         self.busy = False
 
-    cdef Scales read(self, tuple scales, Operands *operands):
+    cdef Scales read(self, ScaleArguments scales, Operands *operands):
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
@@ -112,8 +112,8 @@ cdef class Planned:
                 records.append(record)
                 self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
         if self.scales is not None and self.prototype is None:
-            for index in range(4):
-                record = record_of(self.scale_values[index], SCALES[index])
+            for index, (name, value) in enumerate(self.scale_values.items()):  # in the order of ScaleIndex
+                record = record_of(value, name)
                 if record is not None:
                     records.append(record)
                     self.copied = self.copied or record.is_elsewhere(self.scales.pointers[index])

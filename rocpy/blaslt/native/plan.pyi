@@ -10,6 +10,7 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
@@ -54,7 +55,7 @@ class Matmul:
     @property
     def compute(self) -> str | None: ...
     @property
-    def scale_values(self) -> tuple[Any, ...] | None: ...
+    def scale_values(self) -> ScaleArguments | None: ...
     @property
     def launched(self) -> Problem: ...
     @property

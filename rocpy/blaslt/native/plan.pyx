@@ -21,6 +21,7 @@ from rocpy.blaslt.engine.launch cimport (
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales, scales_or_none
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -31,7 +32,6 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.arrays import copies as _copies
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.native import reset as _reset
 from rocpy.blaslt.arrays import staging as _staging
@@ -80,12 +80,12 @@ cdef class Matmul(Planned):
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
-        cdef tuple scales = _scale_arguments.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        cdef ScaleArguments scales = all_scales(b, scales_or_none(scale_a, scale_b, scale_c, scale_d, amax))
         if bias is not None and self.taken is not None:
             b = _copies.unpacked(b, bias)
         originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         self.prototype, self.staged = None, ()
         if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
@@ -166,7 +166,7 @@ cdef class Matmul(Planned):
         self.enter()
         try:
             if self.weight is not None and self.weight.read() is not self.taken:
-                self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
+                self.take_operands({"b": self.weight}, None, None, None)
             self.read_again()
             if stream is None:
                 stream = self.stream
@@ -280,7 +280,7 @@ cdef class Matmul(Planned):
 
     cdef int read_again(self) except -1:
         if any_moved(self.records) or self.copied:
-            self.take_operands(dict(self.originals), None, None, (None, None, None, None), True)
+            self.take_operands(dict(self.originals), None, None, None, True)
         return 0
 
     def _read_operands(self):
@@ -296,11 +296,11 @@ cdef class Matmul(Planned):
         self.enter(resetting=True)
         try:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
-            self.take_operands(changes, alpha, beta, (scale_a, scale_b, scale_c, scale_d))
+            self.take_operands(changes, alpha, beta, scales_or_none(scale_a, scale_b, scale_c, scale_d, False))
         finally:
             self.busy = False
 
-    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
+    cdef int take_operands(self, dict changes, object alpha, object beta, ScaleArguments new_scales, bint same=False) except -1:
         """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
         before, and their memory is read again."""
         cdef Operands fresh
@@ -308,11 +308,9 @@ cdef class Matmul(Planned):
         cdef MatmulFactors factors = self.factors
         cdef Weight weight = self.weight
         cdef WeightSnapshot taken = self.taken
-        cdef object scale_a, scale_b, scale_c, scale_d
         cdef DefaultFpEnvironment environment
         environment.hold()
         named = dict(self.operand_arrays)
-        scale_a, scale_b, scale_c, scale_d = new_scales
         if "b" in changes and not same:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
@@ -323,8 +321,10 @@ cdef class Matmul(Planned):
                 changes["bias"] = taken.bias
             else:
                 changes["b"] = _copies.unpacked(taken, changes.get("bias", self.operand_arrays["bias"]))
-            if scale_b is None:
-                scale_b = taken.factors
+            if new_scales is None:
+                new_scales = scales_or_none(None, taken.factors, None, None, False)
+            elif new_scales.b is None:
+                new_scales = new_scales.replaced(b=taken.factors)
         if self.released:
             _reset.check_all(self.problem, changes)
         if "aux" in changes:
@@ -334,9 +334,8 @@ cdef class Matmul(Planned):
             for name in changes:
                 originals.pop(name, None)
             originals.update(read_each_time(changes))
-        values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
-        if values is not None:
-            changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
+        values = _reset.scales(self.scale_values, new_scales)
+        changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
         if self.prototype is not None:
             with _staging.on_device_of(self.stream):
                 changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
@@ -364,7 +363,7 @@ cdef class Matmul(Planned):
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
         if self.unfused is not None:
-            self.unfused.reset(named, self.scalars(), _scale_arguments.scale_arguments(named["b"], values))
+            self.unfused.reset(named, self.scalars(), values)
         return 0
 
     def release_operands(self):

@@ -191,7 +191,7 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
         read_matrix(snapshot)
         snapshot.factors = private_copy(scale)
     if _staging.has_own_memory():
-        snapshot.factors = _staging.upload_scales((None, snapshot.factors))[1]
+        snapshot.factors = _staging.upload_scale(snapshot.factors, "scale_b")
     snapshot.bias = private_copy(bias)
     snapshot.checksum = checksum_of(snapshot, bias)
     snapshot.device = device_of(&snapshot.operand)
@@ -226,7 +226,7 @@ cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
     if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
         dense = scales.swapaxes(-1, -2)
         if _staging.needed(dense):
-            dense = _staging.upload_scales((None, dense))[1]
+            dense = _staging.upload_scale(dense, "scale_b")
         _owner = _operand.parse(dense, "scale", &seen)
         # Lines along K: the library's A, transposed, in columns.
         spec.op, spec.rows, spec.columns = _TRANSPOSE, k, n

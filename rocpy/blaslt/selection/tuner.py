@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 
 if TYPE_CHECKING:
     from rocpy.blaslt.model.algorithms import Algorithm
@@ -48,8 +49,8 @@ class Tunable(Protocol):
         ...
 
     @property
-    def scale_values(self) -> tuple[Any, ...] | None:
-        """The scales and amax, as the user gave them."""
+    def scale_values(self) -> ScaleArguments | None:
+        """The scales, as the user gave them."""
         ...
 
     def scalars(self) -> dict[str, Any]:

@@ -230,6 +230,27 @@ def types_are_told_by_class(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: tests a type by its name: {line.strip()}"
 
 
+# Tuples that were told apart by their length, and read by position, before they were classes.
+LENGTH = r"\blen\([\w.]*(?:scales|runs?)\)"
+BY_NUMBER = re.compile(rf"{LENGTH}\s*(?:[=!]=|[<>]=?|(?:not )?in\b)|(?:[=!]=|[<>]=?)\s*{LENGTH}")
+BY_POSITION = re.compile(r"\bscales\[-?[\d:]")
+
+
+@rule(
+    {"rocpy/runtime/bad.pyx": "if scales is None or len(scales) == 5:\n    pass\n"},
+    {"rocpy/runtime/bad.py": "def f(call):\n    return 'packed' if 4 == len(call.run) else ''\n"},
+    {"rocpy/runtime/bad.py": "def f(scales):\n    return scales[4]\n"},
+    {"rocpy/runtime/bad.pyx": "more = scales[5:]\n"},
+)
+def scales_and_runs_are_told_by_class(tree: Tree) -> Iterator[str]:
+    """The scales of a call and the runs of its groups are classes, read by name; their number tells nothing."""
+    for path, text in sources(tree):
+        for number, line in enumerate(text.splitlines(), 1) if path.endswith((".py", ".pyx")) else ():
+            code = line.split("#")[0]
+            if BY_NUMBER.search(code) or BY_POSITION.search(code):
+                yield f"{path}:{number}: tells scales or runs by number or position: {line.strip()}"
+
+
 # Each list of exceptions, and the rule that it is of.
 OF_LIST = {
     "CIRCLES": modules_import_no_circle,
