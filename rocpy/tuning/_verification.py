@@ -21,7 +21,7 @@ from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.selection.tuner import Tunable
+    from rocpy.blaslt.model.planned_product import PlannedProduct
 
 Array = np.ndarray[Any, Any]
 
@@ -187,7 +187,7 @@ def _limits(dtype: str) -> tuple[float, float]:
 class _Inputs:
     """What the expected numbers are computed from: a planned product, operands, scales, a and b wide."""
 
-    product: Tunable
+    product: PlannedProduct
     problem: Problem
     operands: dict[str, Any]
     scales: dict[str, Any]
@@ -195,7 +195,7 @@ class _Inputs:
     b: Any
 
 
-def sample_of(product: Tunable) -> Sample | None:
+def sample_of(product: PlannedProduct) -> Sample | None:
     """Return what a planned product's results are compared with; ``None`` where its operands cannot be read here."""
     problem: Problem = product.problem
     if problem.expression or not problem.k or 0 in problem.result_shape:

@@ -13,14 +13,14 @@ from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, scale_keywords
-from rocpy.blaslt.native.plan import Matmul as NativeMatmul
+from rocpy.blaslt.native.plan import NativeProduct
 from rocpy.blaslt.selection.recipes import recipe_of, strict, why
 
-__all__ = ["ComposingMatmul", "UnfusedPlan"]
+__all__ = ["ComposedProduct", "UnfusedPlan"]
 
 
 class UnfusedPlan:
-    """What a Matmul holds for an unfused product: the native one as a Matmul of its own, and the rest."""
+    """What a product has that the library cannot fuse: the native one as a product of its own, and the rest."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class UnfusedPlan:
         ]
         a, b = native.pop("a"), native.pop("b")
         own = {**self.product.native_arguments(), **scale_keywords(self.product.native_scales(), b)}
-        self.native = NativeMatmul(a, b, **native, **own, options=strict(options), stream=stream)
+        self.native = NativeProduct(a, b, **native, **own, options=strict(options), stream=stream)
 
     def plan(self, requested: int) -> list[Algorithm]:
         """Return the algorithms of the native product, as ways to compute the whole."""
@@ -82,10 +82,10 @@ class UnfusedPlan:
         self.native.release_operands()
 
 
-class ComposingMatmul(NativeMatmul):
+class ComposedProduct(NativeProduct):
     """A planned product that is composed where the library cannot fuse it; not for the user's own epilogues."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def _compose(self, copies: int) -> UnfusedPlan:
         arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute}

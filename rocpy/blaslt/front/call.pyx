@@ -34,7 +34,6 @@ from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
@@ -297,7 +296,7 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
     """Plan a problem with the algorithm that the user names; all of the platform's are asked for where the ranked ones lack it."""
     cdef shared_ptr[CachedCall] call
     cdef int requested
-    for requested in (_choice.LISTED, _choice.ALL):
+    for requested in (_algorithms.LISTED, _algorithms.ALL):
         call = build(problem, options, context, packed, requested)
         if call.get().plan == NULL:
             return call  # nothing to compute, or the operands are copied first

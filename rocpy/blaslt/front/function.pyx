@@ -10,7 +10,7 @@ from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none
 from rocpy.blaslt.operands._arguments cimport epilogue_index
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
-from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model.epilogues import UserEpilogue, refuse_inputs
 from rocpy.blaslt.selection.tuning_state import override
 

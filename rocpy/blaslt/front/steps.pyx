@@ -11,7 +11,7 @@ from rocpy.blaslt.operands._arguments cimport info, staged_infos
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.composed import product as _composed
-from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.model.scale_arguments import scale_keywords

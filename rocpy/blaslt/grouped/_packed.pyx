@@ -30,10 +30,10 @@ from rocpy.runtime.handles.keep_alive cimport hold
 
 from rocpy import platform
 from rocpy.blaslt.selection.tuning_state cimport measures
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model.algorithms import LISTED
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
@@ -57,7 +57,7 @@ cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
 cdef int _staged = -1
 # Algorithms that an explanation counts.
-cdef int _LISTED = _choice.LISTED
+cdef int _LISTED = LISTED
 
 
 cdef object allocate(Operand *operand, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):

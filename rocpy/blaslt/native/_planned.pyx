@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The planning half of rocpy.Matmul: its problem, its plans and the algorithms among which it chooses."""
+"""The planning half of a native product: its problem, its plans and the algorithms among which it chooses."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from libcpp.memory cimport shared_ptr
@@ -14,6 +15,7 @@ from rocpy.blaslt.operands._arguments cimport operand_named
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.model.planned_product cimport PlannedProduct
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -22,6 +24,7 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model import lowering as _lowering
+from rocpy.blaslt.model.problem import check_record
 from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
@@ -37,12 +40,8 @@ cdef class CachedPlan:
     cdef size_t chosen
 
 
-cdef class Planned:
+cdef class Planned(PlannedProduct):
     """What rocpy.blaslt.front.stateful documents about plans."""
-
-    def __cinit__(self, *args, **kwargs):
-        self.closed = True  # until __init__ has succeeded
-        self.busy = False
 
     cdef Scales read(self, ScaleArguments scales, Operands *operands):
         cdef int device = 0
@@ -172,28 +171,12 @@ cdef class Planned:
         """Return the bias gradient of a result without elements, along a or b; the products that compose have it."""
         raise UnsupportedError(f"{self.problem}: the library computes no sums for a result without elements")
 
-    def _prepare(self):
-        """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
-
-    def _list(self, int max_algorithms):
-        """Plan as the user's plan() does, and return the algorithms."""
-        return Planned.plan(self, max_algorithms=max_algorithms)
-
-    def _select(self, list algorithms, size_t rank):
-        """List the algorithms in this order, and take the one of a rank."""
-        self.planned_algorithms, self.chosen = algorithms, rank
-
     cdef int restrict(self, list wanted) except -1:
         """Leave only the algorithms that the user names, in his order, and take the first."""
         cdef list chosen = [self.find(one) for one in wanted]
         self.planned_algorithms = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.planned_algorithms[0].rank
         return 0
-
-    cdef bint is_pinned(self):
-        """Whether the user named the algorithm that is taken."""
-        taken = self.algorithm
-        return taken is not None and taken.source == "pinned"
 
     cdef object find(self, object algorithm):
         """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
@@ -225,6 +208,8 @@ cdef class Planned:
         return mine
 
     def pin(self, algorithm):
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            check_record(algorithm["problem"], self.problem)
         self.enter()
         try:
             if self.planned_algorithms is None:
@@ -243,23 +228,9 @@ cdef class Planned:
         return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
 
     @property
-    def algorithms(self):
-        """The algorithms of the last plan(), best first; empty before."""
-        return list(self.planned_algorithms or ())
-
-    @property
-    def algorithm(self):
-        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
-        for one in self.planned_algorithms or ():
-            if one.rank == self.chosen:
-                return one
-        return None
-
-    @property
-    def choice(self):
-        """That algorithm, and where the choice came from."""
-        chosen = self.algorithm
-        return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
+    def why(self):
+        """Why it is composed."""
+        return "" if self.unfused is None else self.unfused.text
 
     @property
     def packed(self):
@@ -272,7 +243,6 @@ cdef class Planned:
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        if self.closed:
-            raise ClosedError("this Matmul was closed; create a new one")
+        self.check_open()
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

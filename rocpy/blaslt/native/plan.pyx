@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The planned product behind rocpy.Matmul: its operands and the path of each execution; _planned.pyx has its plans."""
+"""NativeProduct: a planned product of the library's own, its operands and the path of each execution; _planned.pyx has its plans."""
 
 cimport cython
 from libc.string cimport memcpy
@@ -7,7 +7,6 @@ from libc.string cimport memcpy
 from rocpy cimport _core
 from rocpy cimport _operand
 
-from rocpy._signatures import signature_like
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport any_moved, pinned_memories
 from rocpy._operand cimport Operand
@@ -38,7 +37,7 @@ from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
-from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
+from rocpy.errors import LibraryError, RocpyError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
@@ -49,13 +48,8 @@ cdef dict read_each_time(dict operands):
     return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
 
 
-cdef class Matmul(Planned):
-    """What rocpy.blaslt.front.stateful documents and completes."""
-
-    __signature__ = signature_like(
-        lambda a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
-        scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None: None
-    )
+cdef class NativeProduct(Planned):
+    """A product that the library computes by itself; what rocpy.blaslt.front.stateful documents."""
 
     cdef object owner  # a, or the bytes it is packed in: whose framework makes results
     cdef tuple held
@@ -117,50 +111,9 @@ cdef class Matmul(Planned):
         self.closed = False
 
     def execute(self, *, out=None, algorithm=None, stream=None):
-        """Compute the product of the operands as they are now.
+        return self.run(out, algorithm, stream)
 
-        Parameters
-        ----------
-        out
-            Array that receives the result.
-        algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
-            unplanned product is planned first.
-        stream
-            Stream that orders the product, instead of the one given at construction.
-
-        Returns
-        -------
-        array
-            The result; with an ``_aux`` or bias-gradient epilogue, a pair of it and a dict.
-
-        Raises
-        ------
-        InvalidProblemError
-            If the algorithm is not one of this product's.
-        InvalidOperandError
-            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
-        ClosedError
-            After close().
-        UnsupportedError
-            If the stream is captured and this execution cannot be part of a graph.
-
-        Notes
-        -----
-        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
-
-        References
-        ----------
-        ``hipblasLtMatmul``.
-
-        Examples
-        --------
-        >>> import numpy as np, rocpy
-        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1))) as mm:
-        ...     mm.execute()
-        array([[3.],
-               [3.]])
-        """
+    cdef object run(self, object out, object algorithm, object stream):
         cdef DefaultVectorEnvironment environment
         environment.hold()
         self.enter()
@@ -170,12 +123,12 @@ cdef class Matmul(Planned):
             self.read_again()
             if stream is None:
                 stream = self.stream
-            return self.run(out, algorithm, stream if stream is None else hold_stream(stream))
+            return self.launch_product(out, algorithm, stream if stream is None else hold_stream(stream))
         finally:
             self.busy = False
 
     @cython.final
-    cdef inline object run(self, object out, object algorithm, object stream):
+    cdef inline object launch_product(self, object out, object algorithm, object stream):
         """Compute the product and return its outputs as arrays of the caller's kind."""
         cdef Launch launch
         cdef Operands copied
@@ -240,7 +193,7 @@ cdef class Matmul(Planned):
                 result = _copies.transposed_product(result, None, lambda: None)
             return result
         except (LibraryError, UnsupportedError) as error:
-            if named or self.is_pinned() or overwrites_c(launch):
+            if named or self.is_pinned or overwrites_c(launch):
                 raise
             if not _library.composes_after(error, self.launched, launch.device) or self.options.fallback == "error":
                 raise
@@ -278,12 +231,13 @@ cdef class Matmul(Planned):
             return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
         return result if extra is None else (result, {self.extra_name: extra})
 
-    cdef int read_again(self) except -1:
+    @cython.final
+    cdef inline int read_again(self) except -1:
         if any_moved(self.records) or self.copied:
             self.take_operands(dict(self.originals), None, None, None, True)
         return 0
 
-    def _read_operands(self):
+    def read_operands(self):
         """Take the operands as they are now, as execute() does; raises where one is of another shape, dtype or layout."""
         self.enter()
         try:
@@ -292,7 +246,9 @@ cdef class Matmul(Planned):
             self.busy = False
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
-                       scale_c=None, scale_d=None):
+                       scale_c=None, scale_d=None, epilogue_inputs=None):
+        if epilogue_inputs is not None:
+            refuse_inputs(EPILOGUE_NAMES[self.epilogue])
         self.enter(resetting=True)
         try:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
@@ -389,14 +345,3 @@ cdef class Matmul(Planned):
         self.owner = self.weight = self.taken = None
         self.cached_plans = {}
         self.planned_algorithms = self.unfused = None
-
-    def __enter__(self):
-        if self.closed:
-            raise ClosedError("this Matmul was closed; create a new one")
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
-    def __repr__(self):
-        return f"<rocpy.Matmul {self.problem}{', closed' if self.closed else ''}>"

@@ -1,50 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Matmul: a product that is planned once and executed many times; what it is asked for outside the per-call path."""
+"""Matmul: a product that is planned once and executed many times. It holds a planned product and does not know its kind."""
 
-from __future__ import annotations
-
-import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Unpack, overload
+from types import GenericAlias
 
-from rocpy._messages.keywords import suggest_keywords
+cimport cython
+
+from rocpy.blaslt.model.planned_product cimport PlannedProduct
+
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.blaslt.composed.plan import ComposingMatmul
-from rocpy.blaslt.model.algorithms import FORMAT, Algorithm, Algorithms
-from rocpy.blaslt.model.epilogues import is_custom
-from rocpy.blaslt.model.problem import check_record
-from rocpy.blaslt.operands.weight import Weight
-from rocpy.blaslt.selection.choice import LISTED
+from rocpy._signatures import signature_like
+from rocpy.blaslt.front.planned import planned_product
+from rocpy.blaslt.model.algorithms import FORMAT, LISTED, Algorithm, Algorithms
 from rocpy.blaslt.selection.tuner import tuner
-from rocpy.errors import InvalidProblemError
-from rocpy.typing import ArrayLike
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from typing_extensions import TypeVar
-
-    from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, ProductArguments
-    from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
-    from rocpy.blaslt.model.tuning_report import TuningReport
-    from rocpy.typing import StreamLike, SupportsDetach
-
-    # The kinds of arrays and of results are those of function.pyi.
-    _Numpy: TypeAlias = npt.NDArray[Any]
-    _Array = TypeVar("_Array", bound=ArrayLike)
-    _Detached = TypeVar("_Detached")
-
-    # What execute() returns: an array of a's framework, or a pair of it and a dict.
-    _Result = TypeVar("_Result", default=Any)
-else:
-    from typing import TypeVar
-
-    _Result = TypeVar("_Result")  # no defaults before Python 3.13
+from rocpy.errors import ClosedError, InvalidProblemError
 
 __all__ = ["Matmul"]
 
 
-class Matmul(ComposingMatmul, Generic[_Result]):
+cdef class Matmul:
     """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
 
     Parameters
@@ -82,104 +57,143 @@ class Matmul(ComposingMatmul, Generic[_Result]):
     (3.0, 6.0)
     """
 
-    __slots__ = ()
+    __signature__ = signature_like(
+        lambda a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+        scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None: None
+    )
+    __class_getitem__ = classmethod(GenericAlias)
 
-    if TYPE_CHECKING:
-        # fmt: off
-        @overload
-        def __init__(
-            self: Matmul[_Numpy], a: _Numpy,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[_Detached], a: SupportsDetach[_Detached],
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[_Array], a: _Array,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[tuple[_Detached, dict[str, _Detached]]], a: SupportsDetach[_Detached],
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[tuple[_Array, dict[str, _Array]]], a: _Array,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PlainEpilogue | None = None, amax: Literal[True], **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[tuple[_Array, dict[str, _Array]]], a: _Array,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: PlainEpilogue | None = None, amax: Literal[True], **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[_Numpy | Any], a: _Numpy,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: AnyEpilogue | None = None, amax: bool = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Matmul[_Array | Any], a: _Array,
-            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
-            epilogue: AnyEpilogue | None = None, amax: bool = False, **arguments: Unpack[ProductArguments],
-        ) -> None: ...
-        # fmt: on
-        def __init__(self, a: Any, b: Any, /, c: Any = None, **arguments: Any) -> None: ...
+    cdef object __weakref__
+    cdef PlannedProduct product
 
-        def execute(  # noqa: D102 - native/plan.pyx has the documentation
-            self,
-            *,
-            out: ArrayLike | None = None,
-            algorithm: AnyAlgorithm | None = None,
-            stream: StreamLike | None = None,
-        ) -> _Result: ...
+    def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+                 scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None):
+        self.product = planned_product(
+            a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs,
+            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, options=options,
+            stream=stream)
 
-    else:  # type checkers read the arguments from __init__
+    @cython.final
+    cdef inline PlannedProduct held(self):
+        if self.product is None:  # __init__ has failed
+            raise ClosedError("this Matmul was closed; create a new one")
+        return self.product
 
-        def __new__(cls, *_, epilogue=None, **__):
-            """Make the kind of product that the epilogue asks for."""
-            if cls is Matmul and is_custom(epilogue):
-                return super().__new__(_custom_matmul())
-            return super().__new__(cls)
+    def execute(self, *, out=None, algorithm=None, stream=None):
+        """Compute the product of the operands as they are now.
 
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self, "pickle what export() gives, and pin() it on a Matmul of the other process")
+        Parameters
+        ----------
+        out
+            Array that receives the result.
+        algorithm
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
+            unplanned product is planned first.
+        stream
+            Stream that orders the product, instead of the one given at construction.
+
+        Returns
+        -------
+        array
+            The result; with an ``_aux`` or bias-gradient epilogue, a pair of it and a dict.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the algorithm is not one of this product's.
+        InvalidOperandError
+            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
+        ClosedError
+            After close().
+        UnsupportedError
+            If the stream is captured and this execution cannot be part of a graph.
+
+        Notes
+        -----
+        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
+
+        References
+        ----------
+        ``hipblasLtMatmul``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1))) as mm:
+        ...     mm.execute()
+        array([[3.],
+               [3.]])
+        """
+        if self.product is None:
+            self.held()  # which raises
+        return self.product.run(out, algorithm, stream)
 
     @property
-    def algorithms(self) -> list[Algorithm]:
-        """The algorithms of the last plan(), best first; empty before."""
-        return Algorithms(super().algorithms)
+    def problem(self):
+        """The validated problem, plain data."""
+        return self.held().problem
 
-    @suggest_keywords
-    def plan(
-        self,
-        *,
-        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
-        max_algorithms: int = LISTED,
-    ) -> list[Algorithm]:
+    @property
+    def launched(self):
+        """The problem as it is launched and measured: with dense operands where copies are made."""
+        return self.held().launched
+
+    @property
+    def options(self):
+        """The options in force."""
+        return self.held().options
+
+    @property
+    def stream(self):
+        """The stream given at construction."""
+        return self.held().stream
+
+    @property
+    def operand_arrays(self):
+        """The operands as they are launched, by name."""
+        return self.held().operand_arrays
+
+    @property
+    def copies(self):
+        """Names of operands that are copied at each execution, because the library cannot take them as they lie."""
+        return self.held().copies
+
+    @property
+    def staged(self):
+        """Names of operands in CPU memory that are copied to the device when they are given."""
+        return self.held().staged
+
+    @property
+    def unfused(self):
+        """How a product is done that the library cannot fuse; ``None`` for the others."""
+        return self.held().unfused
+
+    @property
+    def packed(self):
+        """Whether b is a packed Weight."""
+        return self.held().packed
+
+    @property
+    def device_name(self):
+        """Name of the device that it runs on."""
+        return self.held().device_name
+
+    @property
+    def algorithms(self):
+        """The algorithms of the last plan(), best first; empty before."""
+        return Algorithms(self.held().algorithms)
+
+    @property
+    def algorithm(self):
+        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
+        return self.held().algorithm
+
+    @property
+    def choice(self):
+        """That algorithm, and where the choice came from."""
+        return self.held().choice
+
+    def plan(self, *, algorithms=None, max_algorithms=LISTED):
         """Ask the platform for algorithms; execute() uses the first unless algorithm= is passed.
 
         Parameters
@@ -218,17 +232,16 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         >>> only[0].name == found[-1].name, only[0].source
         (True, 'pinned')
         """
-        _check_count(max_algorithms)
+        check_count(max_algorithms)
         if algorithms is None:
-            return Algorithms(super().plan(max_algorithms=max_algorithms))
+            return Algorithms(self.held().plan(max_algorithms=max_algorithms))
         if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
             raise InvalidProblemError(f"algorithms: got {type(algorithms).__name__}, expected a list of algorithms")
         if not algorithms:
             raise InvalidProblemError("algorithms: got an empty list; omit it to use the platform's algorithms")
-        return Algorithms(super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms))
+        return Algorithms(self.held().plan(algorithms=list(algorithms), max_algorithms=max_algorithms))
 
-    @suggest_keywords
-    def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = LISTED) -> TuningReport:
+    def autotune(self, budget_ms=200.0, *, max_algorithms=LISTED):
         """Measure the algorithms, take the fastest, and remember it for later products of this problem.
 
         Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
@@ -269,11 +282,10 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         ...     mm.algorithms[0] == report.best
         True
         """
-        _check_count(max_algorithms)
-        return tuner().tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
+        check_count(max_algorithms)
+        return tuner().tune(self.held(), budget_ms=budget_ms, max_algorithms=max_algorithms)
 
-    @suggest_keywords
-    def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
+    def pin(self, algorithm):
         """Make execute() take one algorithm from now on, until the next plan.
 
         Parameters
@@ -301,11 +313,9 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         ...     mm.pin(saved).source
         'pinned'
         """
-        if isinstance(algorithm, Mapping) and "problem" in algorithm:
-            check_record(algorithm["problem"], self.problem)
-        return super().pin(algorithm)
+        return self.held().pin(algorithm)
 
-    def export(self) -> dict[str, Any]:
+    def export(self):
         """Return the problem and the algorithm that execute() takes, as plain values for JSON.
 
         Returns
@@ -336,22 +346,8 @@ class Matmul(ComposingMatmul, Generic[_Result]):
             raise InvalidProblemError("this product has no elements to compute, so it has no algorithm to export")
         return {"format": FORMAT, "problem": json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
 
-    @suggest_keywords
-    def reset_operands(
-        self,
-        *,
-        a: ArrayLike | None = None,
-        b: ArrayLike | Weight | None = None,
-        c: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        aux: ArrayLike | dict[str, Any] | None = None,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        scale_c: Any = None,
-        scale_d: Any = None,
-    ) -> None:
+    def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
+                       scale_c=None, scale_d=None, epilogue_inputs=None):
         """Replace the operands.
 
         Parameters
@@ -364,6 +360,8 @@ class Matmul(ComposingMatmul, Generic[_Result]):
             New host scalars.
         scale_a, scale_b, scale_c, scale_d
             New scales of the kinds of those before.
+        epilogue_inputs
+            Of a custom epilogue: those inputs that change, by name.
 
         Raises
         ------
@@ -383,33 +381,36 @@ class Matmul(ComposingMatmul, Generic[_Result]):
                [0.]])
         array([[6.]])
         """
-        super().reset_operands(
-            a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta,
-            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
-        )  # fmt: skip
+        self.held().reset_operands(
+            a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
+            epilogue_inputs=epilogue_inputs)
+
+    def release_operands(self):
+        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        self.held().release_operands()
+
+    def close(self):
+        """Give back the plan and the operands. Closing twice is harmless."""
+        if self.product is not None:
+            self.product.close()
+
+    def __enter__(self):
+        self.held().check_open()
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __reduce__(self):
+        refuse_pickling(self, "pickle what export() gives, and pin() it on a Matmul of the other process")
+
+    def __repr__(self):
+        if self.product is None:
+            return "<rocpy.Matmul, closed>"
+        return f"<rocpy.Matmul {self.product.problem}{', closed' if self.product.closed else ''}>"
 
 
-def _check_count(max_algorithms: object) -> None:
+cdef int check_count(object max_algorithms) except -1:
     if not isinstance(max_algorithms, int) or max_algorithms < 1:
         raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
-
-
-def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
-    """Run a product by the algorithm that the user names."""
-    with Matmul(a, b, c, stream=stream, **arguments) as product:
-        if isinstance(algorithm, Mapping):
-            algorithm = product.pin(algorithm)
-        return product.execute(out=out, algorithm=algorithm)
-
-
-@functools.cache
-def _custom_matmul() -> type[Matmul]:
-    """Return the kind of product with an epilogue of the user's, made when the first is asked for."""
-    from rocpy.blaslt.custom.plan import CustomProduct  # a product without such an epilogue needs none of it
-
-    class CustomMatmul(CustomProduct, Matmul):
-        """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
-
-        __slots__ = ()
-
-    return CustomMatmul
+    return 0
