@@ -4,6 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp.memory cimport make_shared, shared_ptr
 
+cimport abi
 from abi cimport rocpyExtProgramOperand_t
 from rocpy cimport _core
 from rocpy._core cimport Status
@@ -25,17 +26,6 @@ from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.selection.releases import number_of
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidProblemError, UnsupportedError
-
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_failure(int code) { return {rocpy::Library::hip, code, "hipGetDevice"}; }
-    """
-    Status hip_failure(int code) nogil
 
 # Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
 cdef double _SYNCHRONOUS_FLOPS = 2e5
@@ -353,7 +343,7 @@ def query(problem, options, int device, bint packed, int requested):
     cdef Status status
     _core.ensure()
     if device < 0:
-        _core.check(hip_failure(table.hipGetDevice(&device)))
+        abi.hipGetDevice(&device)
     with nogil:
         status = borrow_context(device, NULL, &context)
     _core.check(status)

@@ -2,29 +2,19 @@
 # The planned product of csrc/core as Cython sees it: planning and launching, shared by the function form, Matmul and Weight.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
-from libcpp.atomic cimport atomic
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+cimport abi
 from rocpy._core cimport Status
-from abi cimport hipStream_t, rocpyExtProgramOperand_t
+from abi cimport hipStream_t, hipblasLtMatmulAlgo_t, rocpyExtProgramOperand_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.program cimport CachedProgram
+from rocpy.blaslt.engine.program cimport ProgramCode
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.runtime._context cimport StreamContext, borrow_context, library_version, release_context
 from rocpy.runtime.handles.stream_handle cimport StreamUse
-
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    cdef cppclass StreamContext:
-        int device
-        hipStream_t stream
-        void *handle
-        atomic[c_bool] launching
-    Status borrow_context(int device, hipStream_t stream, StreamContext **out)
-    void release_context(StreamContext *context)
-    Status library_version(const StreamContext *context, int *version)
 
 
 cdef extern from "matmul.hpp" namespace "rocpy" nogil:
@@ -75,7 +65,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         int32_t scale_mode_b
         int32_t vector_attribute_a
         int32_t vector_attribute_b
-        const CachedProgram *program
+        const ProgramCode *program
         vector[rocpyExtProgramOperand_t] program_operands
         vector[int64_t] program_outer_bytes
         int32_t outer_ndim
@@ -96,8 +86,6 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         double beta
         double alpha_imaginary
         double beta_imaginary
-    cdef struct hipblasLtMatmulAlgo_t:
-        pass
     cdef cppclass MatmulAlgorithm:
         hipblasLtMatmulAlgo_t algo
         size_t workspace_bytes
@@ -186,3 +174,11 @@ cdef bint overwrites_c(const Launch *launch) noexcept
 cdef int refuse_capture(int after, str what, str do) except -1
 # The same before anything is copied, of a stream that the user gave.
 cdef int refuse_captured(object stream, str what, str do) except -1
+
+
+cdef inline int wait_if_running(hipStream_t stream) except -1:
+    """Wait for a stream; the GIL is given up only if there is something to wait for."""
+    if abi.slot_hipStreamQuery(stream) == abi.hipErrorNotReady:
+        with nogil:
+            abi.hipStreamSynchronize(stream)
+    return 0

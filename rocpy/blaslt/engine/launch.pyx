@@ -3,6 +3,7 @@
 
 from libc.string cimport memcpy
 
+cimport abi
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
@@ -15,24 +16,8 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, ha
 from rocpy.blaslt.model.algorithms import Algorithm, origin
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
-        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
-        int (*hipDeviceSynchronize)() noexcept nogil
-        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
-    """
-    Status hip_status(int code, const char *function) nogil
-
 cdef int _CPU = 1  # kDLCPU
 cdef int _FLOAT32 = 0  # hipDataType
-cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 
 
 cdef list algorithms_of(CachedCall *call, int device):
@@ -146,15 +131,6 @@ cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) ex
     return _core.check(status)
 
 
-cdef inline int wait_if_running(hipStream_t stream) except -1:
-    cdef int code
-    if table.hipStreamQuery(stream) == _HIP_NOT_READY:
-        with nogil:
-            code = table.hipStreamSynchronize(stream)
-        _core.check(hip_status(code, b"hipStreamSynchronize"))
-    return 0
-
-
 cdef bint overwrites_c(const Launch *launch) noexcept:
     cdef const Operand *c = &launch.operands.c
     return launch.out != NULL and c.ndim >= 0 and c.data == launch.out.data and launch.call.plan.spec().outer_ndim > 0
@@ -172,9 +148,9 @@ cdef int clear(Operand *operand, const Launch *launch) except -1:
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, launch.stream), b"hipMemsetAsync"))
+        abi.hipMemsetAsync(operand.data, 0, bytes, launch.stream)
         if launch.after == after_wait or launch.after == after_hold:
-            _core.check(hip_status(table.hipStreamSynchronize(launch.stream), b"hipStreamSynchronize"))
+            abi.hipStreamSynchronize(launch.stream)
     return 0
 
 
@@ -184,7 +160,7 @@ cdef int resolve_device_and_stream(const Operand *like, object stream, int *devi
     _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
         if stream is None:
-            _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
+            abi.hipGetDevice(device)
             return after_wait  # on the null stream, which is never captured
         device_of_stream(stream, out[0], device)
     else:
@@ -224,9 +200,7 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
 
 cdef int synchronize_stream(hipStream_t c_stream) except -1:
     """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
-    cdef int code
     with nogil:
-        code = table.hipStreamSynchronize(c_stream)
-        if code == 0:
-            code = table.hipDeviceSynchronize()
-    return _core.check(hip_status(code, b"hipStreamSynchronize"))
+        abi.hipStreamSynchronize(c_stream)
+        abi.hipDeviceSynchronize()
+    return 0

@@ -6,6 +6,7 @@ from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
+cimport abi
 from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy cimport _operand
@@ -21,7 +22,7 @@ from rocpy.blaslt.grouped._plans cimport (
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
-    release_context, synchronize_stream,
+    release_context, synchronize_stream, wait_if_running,
 )
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
@@ -40,20 +41,6 @@ from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
 from rocpy.errors import LibraryError, UnsupportedError
 
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
-        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
-        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_failure(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
-    """
-    Status hip_failure(int code, const char *function) nogil
-
-cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
 cdef int _staged = -1
 # Algorithms that an explanation counts.
@@ -72,17 +59,13 @@ cdef object allocate(Operand *operand, const Operand *like, int32_t type, int nd
 cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef hipStream_t c_stream = call.c_stream
-    cdef int code
     if not status.ok() and call.after != after_capture:
         synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
     if call.after == after_capture:
         capture_of(c_stream, call.device).keep(held)
     elif call.after == after_wait:
-        if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
-            with nogil:
-                code = table.hipStreamSynchronize(c_stream)
-            _core.check(hip_failure(code, b"hipStreamSynchronize"))
+        wait_if_running(c_stream)
     elif call.after == after_hold:
         hold(c_stream, call.device, held)
     return 0
@@ -362,5 +345,5 @@ cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        _core.check(hip_failure(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
+        abi.hipMemsetAsync(operand.data, 0, bytes, c_stream)
     return 0

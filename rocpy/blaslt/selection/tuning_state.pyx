@@ -8,14 +8,13 @@ thread or task had a mode of its own.
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_XDECREF, PyObject
 
 from rocpy import platform
 from rocpy.errors import InvalidProblemError
 
 cdef extern from "Python.h":
     int PyContextVar_Get(object variable, PyObject *default, PyObject **value) except -1
-    void Py_DECREF(PyObject *value)
 
 # Nothing; take what was measured; measure what was not.
 OFF, USE, MEASURE = 0, 1, 2
@@ -39,7 +38,7 @@ cdef int value_of(object variable) except -2:
     try:
         return <object>value
     finally:
-        Py_DECREF(value)
+        Py_XDECREF(value)
 
 
 cdef int shared_mode() except -1:

@@ -30,7 +30,7 @@ LAYERS = {
         {"__init__"},
     ),
     "rocpy.runtime": (
-        {"_disk_cache", "device"},
+        {"_context", "_disk_cache", "device"},
         {"_allocation", "_capture"},
         {"handles"},
         {"event", "memory"},
