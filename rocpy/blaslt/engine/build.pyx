@@ -46,8 +46,11 @@ cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1
     """State which scales there are; the library's A is the user's b where the product is swapped."""
     cdef bint first = bool(problem.scale_b if lowered.swapped else problem.scale_a)
     cdef bint second = bool(problem.scale_a if lowered.swapped else problem.scale_b)
-    spec.scales = (<uint32_t>first << <int>scale_a | <uint32_t>second << <int>scale_b | <uint32_t>bool(problem.scale_c) << <int>scale_c
-                   | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
+    spec.scales.set(<size_t>scale_a, first)
+    spec.scales.set(<size_t>scale_b, second)
+    spec.scales.set(<size_t>scale_c, bool(problem.scale_c))
+    spec.scales.set(<size_t>scale_d, bool(problem.scale_d))
+    spec.scales.set(<size_t>scale_amax, bool(problem.amax))
     spec.scale_mode_a = lowered.scale_mode_a
     spec.scale_mode_b = lowered.scale_mode_b
     return 0

@@ -36,6 +36,8 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         operand_scale_a
         operand_scale_b
         operand_count
+    cdef cppclass ScaleSet:
+        ScaleSet &set(size_t index, c_bool value)
     cdef cppclass MatmulSpec:
         MatmulSpec() except +
         int32_t compute
@@ -60,7 +62,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         float activation_high
         c_bool has_activation_arguments
         uint32_t required_traits
-        uint32_t scales
+        ScaleSet scales
         int32_t scale_mode_a
         int32_t scale_mode_b
         int32_t vector_attribute_a
