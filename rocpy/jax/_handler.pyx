@@ -12,10 +12,10 @@ from abi cimport hipStream_t
 from rocpy._core cimport DefaultFpEnvironment, Library, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt.operands._arguments cimport describe, problem_of
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
+    CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
 from rocpy.blaslt.front.call cimport get_ready, stages_arrays
 from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
@@ -99,10 +99,15 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     """Launch a product whose plan is kept; otherwise say what stands in the way, with the plan's key."""
     cdef shared_ptr[CachedCall] call
     cdef CachedCall *cached
+    cdef PlanSettings settings
     cdef int64_t word = 0
-    begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, process_tuning_word(), device)
+    settings.epilogue, settings.dtype, settings.compute = frame.epilogue, frame.result.type, frame.compute
+    key.begin(settings)
+    key.add(process_tuning_word())
+    key.add(device)
     if frame.clamped:
-        add_bounds(key, frame.low, frame.high)
+        key.add_number(frame.low)
+        key.add_number(frame.high)
     if not frame.options.empty():
         if not option_words().find(frame.options, &word):
             return not_planned

@@ -9,23 +9,10 @@
 #include <vector>
 
 #include "matmul.hpp"
+#include "plan_key.hpp"
 #include "spin_lock.hpp"
 
 namespace rocpy {
-
-// Everything that decides a plan, as words: shapes, strides, types, device, epilogue, flags. Built anew for each call
-// on the stack.
-struct PlanKey {
-  static constexpr int capacity = 480;  // five operands of 32 axes with shape and stride each, and a margin
-  int size = 0;
-  int64_t words[capacity];
-  void add(int64_t word) {
-    if (size < capacity) words[size] = word;
-    ++size;
-  }
-  bool fits() const { return size <= capacity; }
-  uint64_t hash() const;
-};
 
 // What a call of one key does. Shared by the cache and by calls that run now.
 struct CachedCall {

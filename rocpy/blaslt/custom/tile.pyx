@@ -16,8 +16,8 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, resolve_device_and_stream,
-    plan_cache, release_context, synchronize_stream,
+    CachedCall, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, after_hold, after_wait, algorithms_of, borrow_context,
+    execute, resolve_device_and_stream, plan_cache, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
@@ -40,6 +40,8 @@ from rocpy.errors import InvalidProblemError
 cdef int _LISTED = 64
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
+# The position of its first input in a key, behind those of the product's operands.
+cdef int _FIRST_INPUT = 6
 cdef tuple _INPUT_NAMES = tuple([f"inputs[{i}]" for i in range(24)])
 
 
@@ -153,15 +155,13 @@ cdef class Call:
         return call_of(self.program, self.arguments.replaced(a=a, b=b, c=c, bias=bias))
 
     cdef fill_key(self, PlanKey *key, int requested):
-        cdef int64_t word
-        cdef int i, axis
-        # No epilogue's number: bit 30 tells such keys from all others.
-        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.arguments.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
+        cdef PlanSettings settings
+        cdef int i
+        settings.kind, settings.dtype = PlanKind.program, dtype_code(self.arguments.dtype)
         if self.arguments.compute is not None:
-            word |= <int64_t>(1 + _settings.compute_code(self.arguments.compute)) << 24
-        word |= <int64_t>self.operands.packed << 28 | <int64_t>(self.scales is not None) << 29
-        key.size = 0
-        key.add(word)
+            settings.compute = _settings.compute_code(self.arguments.compute)
+        settings.packed, settings.scaled, settings.listed = self.operands.packed, self.scales is not None, requested > 1
+        key.begin(settings)
         key.add(self.program.cached.id)
         key.add(self.device)
         key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
@@ -169,10 +169,7 @@ cdef class Call:
             key.add(operand_type(name))
         describe(key, &self.operands)
         for i in range(self.program.inputs):
-            key.add((<int64_t>self.extra[i].type << 8) | self.extra[i].ndim)
-            for axis in range(self.extra[i].ndim):
-                key.add(self.extra[i].shape[axis])
-                key.add(self.extra[i].strides[axis])
+            key.add_operand(_FIRST_INPUT + i, self.extra[i])
         if self.scales is not None:
             describe_scales(key, self.scales)
 

@@ -103,12 +103,40 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         const MatmulSpec &spec()
 
 
-cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+cdef extern from "plan_key.hpp" namespace "rocpy" nogil:
+    cdef enum class PlanKind(int32_t):
+        product
+        program
+        groups_of_m
+        groups_of_n
+        groups_of_k
+    cdef cppclass PlanSettings:
+        PlanSettings()
+        PlanKind kind
+        int32_t epilogue
+        int32_t dtype
+        int32_t compute
+        c_bool packed
+        c_bool scaled
+        c_bool listed
+    cdef cppclass ScaleSettings:
+        ScaleSettings()
+        int32_t a
+        int32_t b
+        c_bool c
+        c_bool d
+        c_bool amax
     cdef cppclass PlanKey:
         int size
-        int64_t words[480]
+        void begin(const PlanSettings &settings)
         void add(int64_t word)
+        void add_number(double number)
+        void add_scales(const ScaleSettings &scales)
+        void add_operand(int32_t position, const Operand &operand)
         c_bool fits()
+
+
+cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     cdef cppclass CachedCall:
         CachedCall() except +
         MatmulPlan *plan

@@ -12,12 +12,12 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.operands._arguments cimport (
-    add_bounds, begin_key, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
+    check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
 )
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
+    CachedCall, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
     borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
@@ -183,12 +183,17 @@ cdef inline tuple arrays_of(const Arguments *call):
 
 cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except -1:
     """Write down everything that decides a plan."""
-    cdef double low, high
-    begin_key(key, call.row, dtype_code(<object>call.dtype), 0 if <object>call.compute is None else 1 + _settings.compute_code(<object>call.compute),
-              launch.operands.packed, scales is not None, tuning, launch.device)
+    cdef PlanSettings settings
+    settings.epilogue, settings.dtype = call.row, dtype_code(<object>call.dtype)
+    if <object>call.compute is not None:
+        settings.compute = _settings.compute_code(<object>call.compute)
+    settings.packed, settings.scaled = launch.operands.packed, scales is not None
+    key.begin(settings)
+    key.add(tuning)
+    key.add(launch.device)
     if <object>call.clamp is not None:
-        low, high = _settings.clamp_bounds(<object>call.clamp)
-        add_bounds(key, low, high)
+        for bound in _settings.clamp_bounds(<object>call.clamp):
+            key.add_number(bound)
     if <object>call.options is not None or _ACTIVE:
         options = _options.resolve_options(<object>call.options)
         if options is not _DEFAULT:

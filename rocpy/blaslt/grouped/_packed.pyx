@@ -17,7 +17,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, parse_all, problem_of
 from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read_groups, take_one
 from rocpy.blaslt.grouped._plans cimport (
-    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, next_run, plan_run, read_group_scales,
+    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, kind_of_groups, launch_groups, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
@@ -41,7 +41,6 @@ from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
 from rocpy.errors import LibraryError, UnsupportedError
 
-cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
 cdef int _staged = -1
 # Algorithms that an explanation counts.
 cdef int _LISTED = LISTED
@@ -141,7 +140,7 @@ cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Sc
     """Write down everything that decides the plan of a group."""
     cdef const Steps *at = &groups.steps
     cdef int which
-    add_settings(key, _GROUPED | <int64_t><int32_t>groups.ragged << 40, call, scales)
+    add_settings(key, kind_of_groups(groups.ragged), False, call, scales)
     describe(key, &groups.one)
     if scales is not None:
         describe_scales(key, scales)

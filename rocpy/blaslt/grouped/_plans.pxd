@@ -7,7 +7,7 @@ from libcpp.memory cimport shared_ptr
 from abi cimport hipStream_t
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, Operands, PlanKey, StreamContext
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, Operands, PlanKey, PlanKind, StreamContext
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -17,6 +17,7 @@ cdef extern from "grouped.hpp" namespace "rocpy" nogil:
         m
         n
         k
+    PlanKind kind_of_groups(Ragged ragged)
     cdef cppclass GroupedOperand:
         char *data
         int64_t per_index
@@ -55,7 +56,7 @@ cdef class GroupedCall:
     cdef dict keywords(self, tuple names)
 
 
-cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1
+cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
 cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
                               GroupedOperand *operands)

@@ -2,7 +2,6 @@
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr
 
 from abi cimport hipStream_t
@@ -13,8 +12,8 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport dtype_code, epilogue_index, problem_of, real, check_same_device
 from rocpy.blaslt.engine.build cimport build, refuses
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, plan_cache,
-    release_context,
+    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
+    resolve_device_and_stream, plan_cache, release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
@@ -63,22 +62,17 @@ cdef class GroupedCall:
         return {name: getattr(self, name) for name in names}
 
 
-cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1:
+cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1:
     """Begin a key with everything but the operands and the scales' kinds."""
-    cdef double low, high
-    cdef int64_t word = form | call.epilogue_index | (<int64_t>(dtype_code(call.dtype) & 0xffff) << 8)
-    if scales is not None:
-        word |= <int64_t>1 << 29
-    key.size = 0
-    key.add(word)
+    cdef PlanSettings settings
+    settings.kind, settings.epilogue, settings.dtype = kind, call.epilogue_index, dtype_code(call.dtype)
+    settings.packed, settings.scaled = packed, scales is not None
+    key.begin(settings)
     key.add(tuning_word())
     key.add(call.device)
     if call.bounds is not None:
-        low, high = call.bounds
-        memcpy(&word, &low, sizeof(word))
-        key.add(word)
-        memcpy(&word, &high, sizeof(word))
-        key.add(word)
+        for bound in call.bounds:
+            key.add_number(bound)
     if call.resolved is not None and call.resolved is not _DEFAULT:
         key.add(hash(call.resolved))
     return 0

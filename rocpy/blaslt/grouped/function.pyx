@@ -3,7 +3,6 @@
 
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
-from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from abi cimport hipStream_t
@@ -15,7 +14,7 @@ from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_sc
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPointers, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
+    CachedCall, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
     release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
@@ -213,9 +212,7 @@ cdef class ListedGroups:
         if values is not None:
             scales = read_scales(values, &operands.a, &operands.b, call.device)
             self.numbers.append(scales.numbers)
-        add_settings(&key, 0, call, scales)
-        if operands.packed:
-            key.words[0] |= <int64_t>1 << 28
+        add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)

@@ -13,7 +13,7 @@ from rocpy.errors import InvalidProblemError
 COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "columns": 6}
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
-_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2, "int32": 3}
+_COMPUTE_CODES = {"float32": 1, "tf32": 2, "float64": 3, "int32": 4}  # 0: none is asked for
 
 
 def compute_code(compute: object) -> int:
