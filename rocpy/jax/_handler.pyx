@@ -15,7 +15,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, problem_of
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
+    CachedCall, CallKind, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
 from rocpy.blaslt.front.call cimport get_ready, stages_arrays
 from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
@@ -119,7 +119,7 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     cached = call.get()
     if cached == NULL:
         return not_planned
-    if cached.copies or cached.transposed or cached.plan == NULL:
+    if cached.kind != CallKind.launch or cached.transposed or cached.plan == NULL:
         return needs_python
     if not fits(frame.result, cached.result_type, cached.result_ndim, cached.result_shape) or (
         not fits(frame.extra, cached.extra_type, cached.extra_ndim, cached.extra_shape) and (cached.extra_ndim >= 0 or frame.extra.ndim >= 0)

@@ -14,7 +14,7 @@ from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, scale_keywords
 from rocpy.blaslt.native.plan import NativeProduct
-from rocpy.blaslt.selection.recipes import recipe_of, strict, why
+from rocpy.blaslt.selection.recipes import Recipe, strict, why
 
 __all__ = ["ComposedProduct", "UnfusedPlan"]
 
@@ -24,7 +24,7 @@ class UnfusedPlan:
 
     def __init__(
         self,
-        bits: int,
+        recipe: Recipe,
         problem: Problem,
         operands: dict[str, Any],
         options: Options,
@@ -32,7 +32,6 @@ class UnfusedPlan:
         arguments: dict[str, Any],
         scales: ScaleArguments | None,
     ) -> None:
-        recipe = recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
         self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments, scales)
         #: How it is done and why, in a sentence.
         self.text = why(problem, recipe)
@@ -87,10 +86,10 @@ class ComposedProduct(NativeProduct):
 
     __slots__ = ()
 
-    def _compose(self, copies: int) -> UnfusedPlan:
+    def _compose(self, recipe: Recipe) -> UnfusedPlan:
         arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute}
         return UnfusedPlan(
-            copies, self.problem, self.operand_arrays, self.options, self.stream, arguments, self.scale_values
+            recipe, self.problem, self.operand_arrays, self.options, self.stream, arguments, self.scale_values
         )
 
     def _bias_gradient_of_empty(self, result: Any) -> Any:

@@ -14,9 +14,9 @@ from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
-from rocpy.blaslt.engine.build cimport build
+from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, after_hold, after_wait, algorithms_of, borrow_context,
+    CachedCall, CallKind, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, after_hold, after_wait, algorithms_of, borrow_context,
     execute, resolve_device_and_stream, plan_cache, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
@@ -149,9 +149,9 @@ cdef class Call:
         inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(arguments.inputs)]
         return call_of(self.program, arguments.replaced(inputs=tuple(inputs), scales=scales, **copied))
 
-    cdef Call with_dense(self, int copies):
+    cdef Call with_dense(self, tuple names):
         """Return the same call with copies of those operands that the library cannot read."""
-        a, b, c, bias = self.dense(copies)
+        a, b, c, bias = self.dense(names)
         return call_of(self.program, self.arguments.replaced(a=a, b=b, c=c, bias=bias))
 
     cdef fill_key(self, PlanKey *key, int requested):
@@ -195,19 +195,17 @@ cdef class Call:
             release_context(context)
         return call
 
-    cdef tuple dense(self, int copies):
-        """Return a, b, c and bias with those copied that the library cannot take as they lie."""
+    cdef tuple dense(self, tuple names):
+        """Return a, b, c and bias with those of some names copied."""
         a, b, c, bias = self.arrays
         problem = self.problem()
         if self.options.copies == "error":
-            name = next(name for name, bit in _settings.COPY_BITS.items() if copies >> bit & 1)
-            raise _refusals.copy_refused(name, "of a tile program")
+            raise _refusals.copy_refused(names[0], "of a tile program")
         if self.after != after_wait:
             synchronize_stream(self.stream)
         operands = dict(a=a, b=b, c=c, bias=bias)
-        for name in operands:
-            if copies >> _settings.COPY_BITS[name] & 1:
-                operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
+        for name in names:
+            operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
         if self.after != after_wait:
             synchronize_stream(self.stream)
         return tuple(operands.values())
@@ -257,8 +255,8 @@ cdef class Call:
             call = self.plan(requested)
             if key.fits():
                 plan_cache().insert(key, call)
-        if call.get().copies:
-            return self.with_dense(call.get().copies).product(out, rank)
+        if call.get().kind == CallKind.copy:
+            return self.with_dense(copied_names(call.get())).product(out, rank)
         if not 0 <= rank < max(1, len(algorithms_of(call.get(), -1)) if rank else 1):
             raise InvalidProblemError(f"rank={rank}: the platform has fewer algorithms for this tile program")
         results = self.run(call.get(), rank)
@@ -293,8 +291,8 @@ cdef class Call:
         if self.row_bias:
             return self.with_row_bias().algorithms(requested)
         call = self.plan(requested)
-        if call.get().copies:
-            return self.with_dense(call.get().copies).algorithms(requested)
+        if call.get().kind == CallKind.copy:
+            return self.with_dense(copied_names(call.get())).algorithms(requested)
         return algorithms_of(call.get(), self.device)
 
 

@@ -137,15 +137,35 @@ cdef extern from "plan_key.hpp" namespace "rocpy" nogil:
 
 
 cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+    cdef enum class CallKind(int32_t):
+        launch
+        copy
+        compose
+    cdef cppclass CopiedArrays:
+        c_bool a
+        c_bool b
+        c_bool c
+        c_bool bias
+        c_bool aux
+        c_bool out
+        c_bool c_in_columns
+    cdef cppclass NativeRecipe:
+        string epilogue
+        string dtype
+        string operands
+        c_bool scaled
+        c_bool blocks
     cdef cppclass CachedCall:
         CachedCall() except +
+        CallKind kind
+        CopiedArrays copies
+        NativeRecipe recipe
         MatmulPlan *plan
         size_t algorithm
         string source
         c_bool swapped
         c_bool transposed
         c_bool synchronous
-        uint32_t copies
         int32_t result_type
         int32_t result_ndim
         int64_t result_shape[32]

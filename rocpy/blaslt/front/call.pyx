@@ -17,7 +17,7 @@ from rocpy.blaslt.operands._arguments cimport (
 )
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
+    CachedCall, CallKind, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
     borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
@@ -119,7 +119,7 @@ cdef object product(Arguments *call):
         if key.fits():
             plan_cache().insert(key, planned)
     cached = launch.call = planned.get()
-    if cached.copies:
+    if cached.kind != CallKind.launch:
         return preparing_step(call, &launch)
     if cached.integer_factors:
         check_whole(&factors)

@@ -10,7 +10,7 @@ from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.planned_product import PlannedProduct
-from rocpy.blaslt.model.settings import COPY_BITS
+from rocpy.blaslt.model.settings import ARRAYS
 
 
 def explain_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
@@ -37,7 +37,7 @@ def explain_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Expla
 
 def _copied_names(product: PlannedProduct) -> tuple[str, ...]:
     """Return what a planned product copies: operands that the library cannot take or reach, and a turned result."""
-    names = [name for name in COPY_BITS if name in product.copies or name in product.staged]
+    names = [name for name in ARRAYS if name in product.copies or name in product.staged]
     problem = product.problem
     if problem.column_bias and 0 not in problem.result_shape and lower(problem).transposed:
         names.append("result")

@@ -3,7 +3,10 @@
 
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream
+from rocpy.blaslt.engine.build cimport copied_names, recipe_of
+from rocpy.blaslt.engine.launch cimport (
+    CachedCall, CallKind, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream,
+)
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands._arguments cimport info, staged_infos
@@ -16,7 +19,6 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 
@@ -27,15 +29,15 @@ cdef str layout(const Operand *operand):
 cdef object preparation(object call, const Operands *operands, CachedCall *cached, str epilogue, object options):
     """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
     cdef str dtype = array_type_of_hip(cached.result_type).name.decode()
-    if cached.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
-        recipe = _recipes.recipe_of(cached.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
-        return _composed.Composed(call, recipe, epilogue, dtype, options)
-    names = tuple([name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1])
+    if cached.kind == CallKind.compose:
+        return _composed.Composed(call, recipe_of(cached), epilogue, dtype, options)
+    names = copied_names(cached)
     if options.copies == "error":
-        _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
+        _copies.refuse_copied(names, dict(zip(_settings.ARRAYS, (
             layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
             layout(&operands.out)))), dtype)
-    return _copies.Copied(call, names, tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)]), dtype)
+    shape = tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)])
+    return _copies.Copied(call, names, shape, dtype, cached.copies.c_in_columns)
 
 
 cdef class Step:
@@ -72,7 +74,7 @@ cdef object staging_step(const Arguments *call):
 cdef object preparing_step(const Arguments *call, Launch *launch):
     """Return the step of a call whose operands are copied or whose product is composed."""
     cdef Step step
-    cdef bint composed = launch.call.copies >> 7 & 1  # _recipes.UNFUSED_BIT
+    cdef bint composed = launch.call.kind == CallKind.compose
     refuse_capture(launch.after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
     data = as_data(call)
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced

@@ -19,8 +19,9 @@ from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read
 from rocpy.blaslt.grouped._plans cimport (
     GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, kind_of_groups, launch_groups, next_run, plan_run, read_group_scales,
 )
+from rocpy.blaslt.engine.build cimport copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
+    CachedCall, CallKind, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
     release_context, synchronize_stream, wait_if_running,
 )
@@ -35,7 +36,6 @@ from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.algorithms import LISTED
-from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
@@ -126,7 +126,7 @@ cdef object packed(GroupedCall call, object run, object explained):
     cdef CachedCall *cached = planned.get()
     if cached.integer_factors:
         check_whole(&call.factors)
-    if cached.copies:
+    if cached.kind != CallKind.launch:
         return not_as_they_lie(cached, &groups, call, starts, run, explained)
     aim_groups(&product, cached, &groups, scales, scales_at)
     if explained is not None:
@@ -155,8 +155,8 @@ cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Sc
 cdef object not_as_they_lie(const CachedCall *cached, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
                             object explained):
     """Compute or explain what the library does not take as it lies: operands are copied first, or the products composed."""
-    cdef bint composed = cached.copies >> 7  # _recipes.UNFUSED_BIT
-    cdef list names = [name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1]
+    cdef bint composed = cached.kind == CallKind.compose
+    cdef list names = list(copied_names(cached))
     if explained is not None:
         if composed:
             explained.runs.extend(slices_of(groups, call, starts, cached.result_type).explained())

@@ -14,7 +14,7 @@ from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_sc
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
+    CachedCall, CallKind, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
     release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
@@ -221,7 +221,7 @@ cdef class ListedGroups:
                 call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **scale_keywords(values, right)))
         planned = find(&key, &operands, call, scales, 1, live)
         cached = planned.get()
-        if cached.copies or cached.transposed:
+        if cached.kind != CallKind.launch or cached.transposed:
             self.later.append(g)
             return 0
         if cached.integer_factors:

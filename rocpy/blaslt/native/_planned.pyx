@@ -12,8 +12,8 @@ from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport operand_named
-from rocpy.blaslt.engine.build cimport build
-from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
+from rocpy.blaslt.engine.build cimport build, recipe_of
+from rocpy.blaslt.engine.launch cimport CachedCall, CallKind, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.planned_product cimport PlannedProduct
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
@@ -151,8 +151,8 @@ cdef class Planned(PlannedProduct):
         finally:
             release_context(context)
         self.unfused = None
-        if self.call.get().copies:
-            self.unfused = self._compose(self.call.get().copies)
+        if self.call.get().kind == CallKind.compose:
+            self.unfused = self._compose(recipe_of(self.call.get()))
             self.planned_algorithms = self.unfused.plan(requested)
             self.chosen = self.planned_algorithms[0].rank
             return 0
@@ -163,8 +163,8 @@ cdef class Planned(PlannedProduct):
         self.planned_algorithms = algorithms
         return 0
 
-    def _compose(self, copies):
-        """Return how a product is done that the library cannot fuse, from the bits of its call; the products that do so have it."""
+    def _compose(self, recipe):
+        """Return how a product is done that begins with the native one of a recipe; the products that do so have it."""
         raise UnsupportedError(f"{self.problem}: the library cannot fuse it, and this product is not composed")
 
     def _bias_gradient_of_empty(self, result):

@@ -17,13 +17,13 @@ from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt.model.refusals import cast_refused
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.model.settings import ARRAYS
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
 cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
-STAGED = ("a", "b", "c", "bias", "aux", "out")
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
@@ -278,7 +278,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
     if isinstance(b, WeightOperand):
         weight = <WeightSnapshot>(<WeightOperand>b).read()
     operands.packed = weight is not None
-    for i, (name, array) in enumerate(zip(STAGED, (a, b, c, bias, aux, out))):
+    for i, (name, array) in enumerate(zip(ARRAYS, (a, b, c, bias, aux, out))):
         each[i].ndim = -1
         if i == 1 and operands.packed:
             operands.b = weight.operand
@@ -297,7 +297,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                 )
     if out is not None:
         check_out(&operands, &operands.out)
-    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(STAGED)}
+    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(ARRAYS)}
 
 
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
