@@ -192,6 +192,10 @@ def test_strides_of_packed_operands(rng):
         np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
         rocpy.grouped_matmul(a, b, offsets=[0, 2, 4, 9], out=out)
         np.testing.assert_allclose(out[:2], a[:2] @ b[0], rtol=1e-4, atol=1e-4)
+    # A result in columns beside an operand that is copied.
+    out = np.empty((9, 5), np.float32, order="F")
+    rocpy.grouped_matmul(views_a[-1], b, offsets=[0, 2, 4, 9], out=out)
+    np.testing.assert_allclose(out[4:], a[4:] @ b[2], rtol=1e-4, atol=1e-4)
     with pytest.raises(rocpy.UnsupportedError, match="a: "):
         rocpy.grouped_matmul(views_a[-1], b, offsets=[0, 2, 4, 9], options={"copies": "error"})
 

@@ -15,7 +15,7 @@ from presented import skip_without
 import rocpy
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("test_explain.py", "test_plans.py", "test_scales.py")
+PARTS = ("test_explain.py", "test_plans.py", "test_scales.py", "test_walk.py")
 MORE_PARTS = (
     "test_complex.py",
     "test_grouped.py",

@@ -129,7 +129,7 @@ def refuse_copied(names: tuple[str, ...], layouts: dict[str, str], result_dtype:
     raise copy_refused(names[0], layout)
 
 
-class Copied(Preparation):
+class Copied(Preparation[ProductCall]):
     """A product of copies, where the library cannot take operands or write the result as they lie.
 
     ``names`` are those of what is copied, ``result_shape`` and ``result_dtype`` the result's; ``c_in_columns`` says how

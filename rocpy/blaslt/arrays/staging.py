@@ -219,7 +219,7 @@ def on_device_of(stream: Any) -> Iterator[None]:
             yield
 
 
-def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparation:
+def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparation[ProductCall]:
     """Return how a product of operands in CPU memory is computed; refuses where the options forbid the copies.
 
     ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
@@ -254,7 +254,7 @@ def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparatio
     return _Staged(call, problem)
 
 
-class _Staged(Preparation):
+class _Staged(Preparation[ProductCall]):
     """A product on copies of its operands on the stream's device, whose results are brought back."""
 
     def __init__(self, call: ProductCall, problem: Problem) -> None:
@@ -297,7 +297,7 @@ class _Staged(Preparation):
         self._held.close()
 
 
-class _Transposed(Preparation):
+class _Transposed(Preparation[ProductCall]):
     """A product with a bias per row, computed as the transposed one, whose bias lies along its last axis.
 
     Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.

@@ -357,7 +357,7 @@ def convert(array: Any, dtype: str, like: Any) -> Any:
     return framework_of(like).wide(array, dtype, like)
 
 
-class Composed(Preparation):
+class Composed(Preparation[ProductCall]):
     """A product that the library cannot fuse: a native one, then the framework's own operations on its result.
 
     ``dtype`` is the result's, ``options`` hold for the whole.

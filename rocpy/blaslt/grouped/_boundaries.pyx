@@ -98,7 +98,7 @@ cdef int64_t longest(const vector[int64_t] &starts) noexcept:
     return most
 
 
-cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *starts) except -1:
+cdef int read_groups(PackedGroups *groups, GroupedCall call) except -1:
     """Recognise the form, read the boundaries of the groups, and check that all operands fit."""
     cdef Operands *whole = &groups.whole
     cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis
@@ -125,8 +125,8 @@ cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *st
         count = groups_of_operand
     if call.after == after_capture and on_device(call.offsets):
         refuse_capture(call.after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
-    read_boundaries(call.offsets, count, groups.total, starts)
-    groups.count = <int64_t>starts.size() - 1
+    read_boundaries(call.offsets, count, groups.total, &groups.starts)
+    groups.count = <int64_t>groups.starts.size() - 1
     if groups.ragged == Ragged.k:
         groups.result_ndim = 3
         groups.result_shape[0], groups.result_shape[1], groups.result_shape[2] = groups.count, whole.a.shape[0], whole.b.shape[1]

@@ -51,14 +51,18 @@ cdef class GroupedCall:
     cdef int device
     cdef int after
 
+    cdef Scales scales  # of groups in one operand; None where there are none
+
     cdef int resolve(self) except -1
     cdef int resolve_stream(self, const Operand *like) except -1
     cdef dict keywords(self, tuple names)
 
 
+# A call from its arguments by name; a name of none is a TypeError.
+cdef GroupedCall call_of(dict arguments)
 cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
 cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *operands)
+                              GroupedOperand *of_a, GroupedOperand *of_b)
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
                                      int requested) except *

@@ -36,9 +36,19 @@ cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 
 
+cdef tuple _ARGUMENTS = ("a", "b", "offsets", "groups", "epilogue", "bias", "clamp", "alpha", "scale_a", "scale_b", "dtype", "out", "options",
+                         "stream")
+
+
 cdef class GroupedCall:
+    """The arguments of :func:`rocpy.grouped_matmul`, and what follows from them for all groups."""
+
     def __cinit__(self):
         self.alpha = 1.0
+
+    def replaced(self, **changes):
+        """Return the call with other arguments in the place of some."""
+        return call_of({**self.keywords(_ARGUMENTS), **changes})
 
     cdef int resolve(self) except -1:
         """Read what does not depend on the operands."""
@@ -60,6 +70,15 @@ cdef class GroupedCall:
     cdef dict keywords(self, tuple names):
         """Return arguments as they were passed."""
         return {name: getattr(self, name) for name in names}
+
+
+cdef GroupedCall call_of(dict arguments):
+    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
+    for name, value in arguments.items():
+        if name not in _ARGUMENTS:
+            raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
+        setattr(call, name, value)
+    return call
 
 
 cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1:
@@ -109,9 +128,10 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
 
 
 cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *operands):
-    """Read the scales of packed groups; `places` are filled for a and b, in the user's order."""
+                              GroupedOperand *of_a, GroupedOperand *of_b):
+    """Read the scales of packed groups, and where those of each group lie."""
     cdef Scales scales = Scales.__new__(Scales)
+    cdef GroupedOperand *operand
     cdef Operand seen
     cdef int index
     lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
@@ -131,10 +151,11 @@ cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole
                 scales.pointers[index] = seen.data
                 scales.held += [one.value, owner]
         scales.problem[name] = one.kind
-        operands[index].data = <char *>scales.pointers[index]
-        operands[index].element_bytes = sizeof(float)
-        operands[index].per_index = one.per_index * <int64_t>sizeof(float)
-        operands[index].per_group = one.per_group * <int64_t>sizeof(float)
+        operand = of_b if index else of_a
+        operand.data = <char *>scales.pointers[index]
+        operand.element_bytes = sizeof(float)
+        operand.per_index = one.per_index * <int64_t>sizeof(float)
+        operand.per_group = one.per_group * <int64_t>sizeof(float)
     return scales
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
-from rocpy.blaslt.grouped.function import explain_packed
+from rocpy.blaslt.grouped._packed import explain_packed
 from rocpy.blaslt.grouped.groups import aligned
 from rocpy.blaslt.grouped.scales import of_lists
 from rocpy.blaslt.model.explanation import GroupedExplanation
@@ -33,21 +33,18 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
         for name in ("scale_a", "scale_b"):
             arguments[name] = upload_scale(arguments.get(name), name)
         arguments["out"] = None
-    explained = explain_packed(a, b, **arguments)
-    while names := explained.copied:
+    arguments.update(a=a, b=b)
+    how = explain_packed(**arguments)
+    while how.copies:
         if options.copies == "error":
-            value = {"a": a, "b": b, **arguments}[names[0]]
-            raise copy_refused(names[0], f"shape {tuple(value.shape)}")
-        copies += names
-        operands = {"a": a, "b": b, **arguments}
-        operands.update({name: None if name == "out" else contiguous(operands[name]) for name in names})
-        a, b = operands.pop("a"), operands.pop("b")
-        arguments = operands
-        explained = explain_packed(a, b, **arguments)
+            raise copy_refused(how.copies[0], f"shape {tuple(arguments[how.copies[0]].shape)}")
+        copies += how.copies
+        arguments.update({name: None if name == "out" else contiguous(arguments[name]) for name in how.copies})
+        how = explain_packed(**arguments)
     for value in moved:
         if isinstance(value, Buffer):
             value.close()
-    return GroupedExplanation(tuple(explained.runs), copies)
+    return GroupedExplanation(how.runs, copies)
 
 
 def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:

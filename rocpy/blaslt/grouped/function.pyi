@@ -5,7 +5,6 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy.typing as npt
 
-from rocpy.blaslt.grouped.group_slices import PackedExplanation
 from rocpy.blaslt.model.call_arguments import AnyOptions
 from rocpy.blaslt.model.epilogues import Epilogue, GroupedPairEpilogue, GroupedPlainEpilogue
 from rocpy.blaslt.operands.weight import Weight
@@ -109,5 +108,3 @@ def grouped_matmul(
     stream: StreamLike | None = None,
 ) -> Any: ...
 # fmt: on
-
-def explain_packed(a: ArrayLike, b: ArrayLike, **arguments: Any) -> PackedExplanation: ...

@@ -27,7 +27,6 @@ from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.grouped.group_slices import PackedExplanation
 from rocpy.blaslt.arrays.blocks import have_blocks
 from rocpy.blaslt.front.function import matmul as _matmul
 from rocpy.blaslt.model.scale_arguments import scale_keywords
@@ -126,7 +125,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     call.epilogue, call.clamp, call.alpha, call.dtype = epilogue, clamp, alpha, dtype
     call.options, call.stream = options, stream
     try:
-        return listed(call) if offsets is None else packed(call, grouped_matmul, None)
+        return listed(call) if offsets is None else packed(call)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
@@ -134,18 +133,6 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     return dispatcher("grouped_matmul", (a, b), dict(
         offsets=offsets, groups=groups, epilogue=epilogue, bias=bias, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
         out=out, options=options, stream=stream))
-
-
-def explain_packed(a, b, **arguments):
-    """Return what the packed form would launch, as a PackedExplanation."""
-    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
-    cdef object explained = PackedExplanation()
-    for name, value in dict(arguments, a=a, b=b).items():
-        if not hasattr(call, name):
-            raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
-        setattr(call, name, value)
-    packed(call, grouped_matmul, explained)
-    return explained
 
 
 cdef class ListedGroups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from rocpy import platform
@@ -13,6 +13,7 @@ from rocpy._operand import allocate_like
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.scales import Lines, of_group
+from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.options import Options
@@ -233,28 +234,15 @@ class GroupSlices:
             if low == high and self.form != "k":
                 continue
             operands = self.operands(group)
-            a, b = operands.pop("a"), operands.pop("b")
-            yield group, 1, explain_product(a, b, dtype=self.dtype, **operands, **self.arguments)
-
-
-@dataclass(slots=True)
-class PackedExplanation:
-    """How packed groups would be computed.
-
-    Parameters
-    ----------
-    runs
-        As those of :class:`GroupedExplanation`.
-    copied
-        Operands that the library cannot take as they lie; where there are some, nothing else is known yet.
-    """
-
-    runs: list[tuple[int, int, Explanation]] = field(default_factory=list)
-    copied: tuple[str, ...] = ()
+            yield (
+                group,
+                1,
+                explain_product(operands.pop("a"), operands.pop("b"), dtype=self.dtype, **operands, **self.arguments),
+            )
 
 
 def explanation_of(
-    problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
+    problem: Problem, algorithms: Sequence[Algorithm], chosen: int, source: str, device: int, options: Options
 ) -> Explanation:
     """Return the explanation of a run of groups from its plan."""
     return Explanation(
