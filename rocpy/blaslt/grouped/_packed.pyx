@@ -149,10 +149,23 @@ cdef object product(GroupedCall call):
     if cached.kind == CallKind.compose:
         return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     dtype = array_type_of_hip(cached.result_type).name.decode()
-    step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype))
+    step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype, covered(&groups)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
     step.waits, step.stream = call.after != after_wait, call.c_stream
     return step
+
+
+cdef inline bint has_gaps(const PackedGroups *groups) noexcept:
+    """Whether elements of the result belong to no group."""
+    return groups.ragged != Ragged.k and (groups.starts[0] > 0 or groups.starts[<size_t>groups.count] < groups.total)
+
+
+cdef object covered(const PackedGroups *groups):
+    """Return the index of those elements of the result that belong to a group."""
+    if not has_gaps(groups):
+        return Ellipsis
+    part = slice(groups.starts[0], groups.starts[<size_t>groups.count])
+    return part if groups.ragged == Ragged.m else (slice(None), part)
 
 
 cdef inline object options_of(GroupedCall call):
@@ -273,7 +286,7 @@ cdef object launch_packed(PackedGroups *groups, GroupedCall call, object owner):
     cdef Operand fresh, extra
     cdef const Operands *whole = &groups.whole
     cdef object result = call.out, auxiliary = None
-    cdef bint gaps = groups.ragged != Ragged.k and (groups.starts[0] > 0 or groups.starts[<size_t>groups.count] < groups.total)
+    cdef bint gaps = has_gaps(groups)
     if call.out is None:
         result = allocate(&fresh, &whole.a, cached.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:

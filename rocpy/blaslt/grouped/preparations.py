@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from rocpy.blaslt.arrays.copies import assign, contiguous
+from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scale
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
     from rocpy.blaslt.grouped._plans import GroupedCall
@@ -21,13 +23,14 @@ __all__: list[str] = []
 class CopiedGroups(Preparation["GroupedCall"]):
     """Groups of which operands are copied, or the result is, because the library cannot take them as they lie.
 
-    ``names`` are those of what is copied, ``dtype`` is the result's.
+    ``names`` are those of what is copied, ``dtype`` is the result's, and ``covered`` the index of its elements that
+    belong to a group.
     """
 
-    def __init__(self, call: GroupedCall, names: tuple[str, ...], options: Options, dtype: str) -> None:
+    def __init__(self, call: GroupedCall, names: tuple[str, ...], options: Options, dtype: str, covered: Any) -> None:
         if options.copies == "error":
             raise copy_refused(names[0], f"shape {tuple(getattr(call, names[0]).shape)}")
-        self._call, self._names, self._dtype = call, names, dtype
+        self._call, self._names, self._dtype, self._covered = call, names, dtype, covered
         self.works_on_result = "out" in names
 
     def prepare(self) -> GroupedCall:
@@ -38,8 +41,21 @@ class CopiedGroups(Preparation["GroupedCall"]):
         return self._call.replaced(**changes)
 
     def finish(self, outputs: Any) -> Any:
-        """Write the result where the user wants it."""
-        return deliver(outputs, self._call.out) if self.works_on_result else outputs
+        """Write the result where the user wants it; what no group covers keeps what it held."""
+        if not self.works_on_result:
+            return outputs
+        result, *extra = outputs if isinstance(outputs, tuple) else (outputs,)
+        out = self._call.out
+        if self._covered is Ellipsis:
+            assign(out, result)
+        elif isinstance(out, Buffer):
+            whole = out.to_numpy()
+            assign(whole[self._covered], values(result)[self._covered])
+            out.copy_from(whole)
+        else:
+            part = values(result) if isinstance(result, Buffer) else result
+            assign(out[self._covered], part[self._covered])
+        return (out, *extra) if extra else out
 
 
 class StagedGroups(Preparation["GroupedCall"]):
@@ -69,23 +85,14 @@ class StagedGroups(Preparation["GroupedCall"]):
     def finish(self, outputs: Any) -> Any:
         """Return the outputs in arrays like the operands, or in ``out``."""
         call = self._call
-        if isinstance(outputs, tuple):
-            result, extra = outputs
-            fetched = download(result, call.a, call.stream)
-            outputs = fetched, {key: download(value, call.a, call.stream) for key, value in extra.items()}
-        else:
-            outputs = download(outputs, call.a, call.stream)
-        return outputs if call.out is None else deliver(outputs, call.out)
+        result, *extra = outputs if isinstance(outputs, tuple) else (outputs,)
+        fetched = download(result, call.a, call.stream)
+        extra = [{key: download(value, call.a, call.stream) for key, value in one.items()} for one in extra]
+        if call.out is not None:
+            assign(call.out, fetched)
+            fetched = call.out
+        return (fetched, *extra) if extra else fetched
 
     def close(self) -> None:
         """Free the copies and make the caller's device the current one again."""
         self._held.close()
-
-
-def deliver(outputs: Any, out: Any) -> Any:
-    """Write a result that was computed aside into ``out``, and return that in its place."""
-    if isinstance(outputs, tuple):
-        assign(out, outputs[0])
-        return out, outputs[1]
-    assign(out, outputs)
-    return out
