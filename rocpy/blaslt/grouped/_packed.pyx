@@ -19,9 +19,8 @@ from rocpy.blaslt.grouped._plans cimport (
     GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
-    operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
-    release_context, synchronize_stream,
+    CachedCall, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a, operand_aux, operand_b, operand_bias,
+    operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
@@ -73,17 +72,17 @@ cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef hipStream_t c_stream = call.c_stream
     cdef int code
-    if not status.ok() and call.after != after_capture:
+    if not status.ok() and call.completion != Completion.CAPTURE:
         synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
-    if call.after == after_capture:
+    if call.completion == Completion.CAPTURE:
         capture_of(c_stream, call.device).keep(held)
-    elif call.after == after_wait:
+    elif call.completion == Completion.WAIT:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:
                 code = table.hipStreamSynchronize(c_stream)
             _core.check(hip_failure(code, b"hipStreamSynchronize"))
-    elif call.after == after_hold:
+    elif call.completion == Completion.KEEP_ALIVE:
         hold(c_stream, call.device, held)
     return 0
 
@@ -181,16 +180,16 @@ cdef object not_as_they_lie(const CachedCall *cached, PackedGroups *groups, Grou
         else:
             explained.copied = tuple(names)
         return None
-    refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
+    refuse_capture(call.completion, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
     if composed:
         return slices_of(groups, call, starts, cached.result_type).one_by_one(SynchronizeStream(<size_t>call.c_stream))
-    if call.after != after_wait:
+    if call.completion != Completion.WAIT:
         synchronize_stream(call.c_stream)
     resolved = _options.current_options() if call.resolved is None else call.resolved
     return _groups.copied(
         run, names, resolved, call.keywords(("a", "b", "bias", "out")), array_type_of_hip(cached.result_type).name.decode(),
         call.keywords(("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")),
-        (lambda: None) if call.after == after_wait else SynchronizeStream(<size_t>call.c_stream))
+        (lambda: None) if call.completion == Completion.WAIT else SynchronizeStream(<size_t>call.c_stream))
 
 
 cdef int aim_groups(GroupedProduct *product, const CachedCall *cached, const PackedGroups *groups, Scales scales,
@@ -256,15 +255,15 @@ cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *cached, Pac
     try:
         status = launch_runs(product, cached, groups, call, scales, starts, key)
     except UnsupportedError:
-        if call.after == after_capture:
+        if call.completion == Completion.CAPTURE:
             raise
         return False  # it has nothing for groups of some size
     if scales is not None:
         keep_with_foreign_graph(call.c_stream, call.device, scales.numbers)
     try:
-        finish(status, call, pinned_memories(held) if call.after >= after_hold else held)
+        finish(status, call, pinned_memories(held) if call.completion >= Completion.KEEP_ALIVE else held)
     except (LibraryError, UnsupportedError) as error:
-        if call.after == after_capture or not _library.is_refused_launch(error):
+        if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
             raise
         return False
     return True
@@ -323,12 +322,12 @@ cdef Status launch_runs(GroupedProduct *product, const CachedCall *cached, Packe
                 slices = slices_of(groups, call, starts, cached.result_type)
                 options = _options.current_options() if call.resolved is None else call.resolved
             problem = slices.problem(model, run.extent, run.count)
-            if call.after != after_capture and measures():
+            if call.completion != Completion.CAPTURE and measures():
                 slices.measure(problem, options, run.first, run.count)
             ready = plan_run(product, &run, problem, options, context, 1)
             keep(key, &run, ready)
     except BaseException:
-        if call.after != after_capture:
+        if call.completion != Completion.CAPTURE:
             synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
         raise
     finally:
