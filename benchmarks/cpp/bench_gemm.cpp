@@ -4,12 +4,12 @@
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and
 // epilogues.
 #include <dlfcn.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
