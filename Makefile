@@ -124,8 +124,8 @@ foreign: $(STAMPS)/foreign ## Run XLA's ROCm backend and bitsandbytes of PyPI on
 	ROCPY_HOST_ARCH=gfx942 ROCPY_HOST_DEVICES=2 $(ON_FOREIGN) tests/foreign $(ARGS)
 	ROCPY_HOST_ARCH=gfx1100 $(ON_FOREIGN) tests/foreign/test_bitsandbytes.py $(ARGS)
 
-.PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
-check: lint types layout docs counts cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
+.PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread tidy
+check: lint tidy types layout docs counts cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
 
 lint: $(STAMPS)/lint ## Linters and the spell checker
 	$(PY) tools/lint.py check $(ARGS)
@@ -159,6 +159,9 @@ cpp-address: $(STAMPS)/build ## C++ tests under the address and undefined-behavi
 
 cpp-thread: $(STAMPS)/build ## C++ tests under the thread sanitizer
 	tools/cpp_tests.sh thread $(ARGS)
+
+tidy: $(STAMPS)/lint $(STAMPS)/build ## Run clang-tidy over the C++ (ARGS='gemm rccl/rccl_join' for files with that in their path)
+	$(PY) tools/tidy.py $(ARGS)
 
 aarch64: $(STAMPS)/lint ## Compile csrc for 64-bit Arm
 	$(PY) tools/check_aarch64.py

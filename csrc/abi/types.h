@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract's types: what bindings and platforms both include, and all that they share. */
-#ifndef ROCPY_ABI_TYPES_H
-#define ROCPY_ABI_TYPES_H
+#pragma once
 
 #include "types_hip.h"
 #include "types_hip_attributes.h"
@@ -10,5 +9,3 @@
 #include "types_rccl.h"
 
 #include "types_extension.h"
-
-#endif

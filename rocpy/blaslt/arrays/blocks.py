@@ -217,7 +217,7 @@ def kinds(scales: ScaleArguments | None, a: tuple[int, ...], b: tuple[int, ...])
 
 
 def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], transposed: bool) -> Any:
-    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are."""
+    """Return scales dense in memory, with the last two axes exchanged if ``transposed``; ``None`` where they are."""
     if transposed and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])

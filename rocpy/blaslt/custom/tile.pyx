@@ -16,7 +16,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, after_hold, after_wait, algorithms_of, borrow_context,
+    CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
     execute, resolve_device_and_stream, plan_cache, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
@@ -85,7 +85,8 @@ cdef class Call:
     cdef tuple arrays  # a, b, c and bias as they are multiplied
     cdef tuple inputs
     cdef tuple held
-    cdef int device, after
+    cdef int device
+    cdef Completion completion
     cdef hipStream_t stream
     cdef StreamUse use
     cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
@@ -128,7 +129,7 @@ cdef class Call:
         parsed = [parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a) for i, x in enumerate(self.inputs)]
         self.held = (owners, parsed)
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
-        self.after = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
+        self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
             self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
@@ -201,12 +202,12 @@ cdef class Call:
         problem = self.problem()
         if self.options.copies == "error":
             raise _refusals.copy_refused(names[0], "of a tile program")
-        if self.after != after_wait:
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         operands = dict(a=a, b=b, c=c, bias=bias)
         for name in names:
             operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
-        if self.after != after_wait:
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         return tuple(operands.values())
 
@@ -230,12 +231,12 @@ cdef class Call:
             outputs.append(seen_as(array, "bool") if name == "bool" else array)
             pointers[count + i] = to.data
         held = (self.held, outputs)
-        if self.after >= after_hold:
+        if self.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
         launch.call, launch.operands, launch.factors = call, &self.operands, &self.factors
         launch.out = NULL
         launch.program, launch.algorithm = pointers, rank
-        launch.device, launch.stream, launch.after = self.device, self.stream, self.after
+        launch.device, launch.stream, launch.completion = self.device, self.stream, self.completion
         return (execute(&launch, self.owner, None, held, self.scales), *outputs)
 
     cdef tuple product(self, object out, int rank):
@@ -262,7 +263,7 @@ cdef class Call:
         results = self.run(call.get(), rank)
         if out is None:
             return results
-        if self.after != after_wait:
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         _copies.assign(out, results[0])
         return (out, *results[1:])

@@ -193,11 +193,12 @@ cdef struct Operands:
 
 # What a call does once its product is queued: nothing, wait until it is done, keep its operands until then, or keep them with the graph
 # that the stream is captured into.
-cdef enum:
-    after_nothing = 0
-    after_wait = 1
-    after_hold = 2
-    after_capture = 3
+cdef enum Completion:
+    FAILED = -1  # an exception is set
+    NOTHING = 0
+    WAIT = 1
+    KEEP_ALIVE = 2
+    CAPTURE = 3
 
 # One launch of a planned call.
 cdef struct Launch:
@@ -209,11 +210,12 @@ cdef struct Launch:
     size_t algorithm  # its rank in the plan
     int device
     hipStream_t stream
-    int after  # one of the above
+    Completion completion
 
 
 cdef list algorithms_of(CachedCall *call, int device)
-cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
+cdef Completion resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out,
+                                          StreamUse *use) except Completion.FAILED
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 # `owner` is the user's a, whose framework allocates; `out` is the array of launch.out, where that is set; `held` is what the launch reads beside the operands.
 cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales)
@@ -221,7 +223,7 @@ cdef int synchronize_stream(hipStream_t c_stream) except -1
 # Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
 cdef bint overwrites_c(const Launch *launch) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
-cdef int refuse_capture(int after, str what, str do) except -1
+cdef int refuse_capture(Completion completion, str what, str do) except -1
 # The same before anything is copied, of a stream that the user gave.
 cdef int refuse_captured(object stream, str what, str do) except -1
 

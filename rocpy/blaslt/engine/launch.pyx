@@ -94,16 +94,16 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
         aim_scales(&pointers, call, scales)
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
-        if launch.after >= after_hold:
+        if launch.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories(scales.held))
         keep_with_foreign_graph(launch.stream, launch.device, scales.numbers)
     enqueue(launch, &pointers)
-    if launch.after == after_wait:
+    if launch.completion == Completion.WAIT:
         wait_if_running(launch.stream)
-    elif launch.after == after_hold:
+    elif launch.completion == Completion.KEEP_ALIVE:
         # Their owners may free the operands at once, or in the order of another stream.
         hold(launch.stream, launch.device, (held, pinned_memories((result, extra_result, amax_result))))
-    elif launch.after == after_capture:
+    elif launch.completion == Completion.CAPTURE:
         capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra_result, amax_result))))
     return outputs(result, extra_result, amax_result)
 
@@ -126,7 +126,7 @@ cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) ex
             with nogil:
                 status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
         release_context(context)
-    if not status.ok() and launch.after != after_capture:
+    if not status.ok() and launch.completion != Completion.CAPTURE:
         synchronize_stream(launch.stream)  # some of the batch may be queued, and its operands are about to go
     return _core.check(status)
 
@@ -149,19 +149,20 @@ cdef int clear(Operand *operand, const Launch *launch) except -1:
         bytes *= <size_t>operand.shape[axis]
     if bytes:
         abi.hipMemsetAsync(operand.data, 0, bytes, launch.stream)
-        if launch.after == after_wait or launch.after == after_hold:
+        if launch.completion == Completion.WAIT or launch.completion == Completion.KEEP_ALIVE:
             abi.hipStreamSynchronize(launch.stream)
     return 0
 
 
-cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
+cdef Completion resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out,
+                                          StreamUse *use) except Completion.FAILED:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
     cdef int other = 0
     _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
         if stream is None:
             abi.hipGetDevice(device)
-            return after_wait  # on the null stream, which is never captured
+            return Completion.WAIT  # on the null stream, which is never captured
         device_of_stream(stream, out[0], device)
     else:
         device[0] = like.device_id
@@ -174,13 +175,13 @@ cdef int resolve_device_and_stream(const Operand *like, object stream, int *devi
     capture = capture_of(out[0], device[0])
     if capture is not None:
         # A framework that captures its own current stream captures its copies and its memory too.
-        return after_nothing if stream is None and is_foreign(capture) else after_capture
+        return Completion.NOTHING if stream is None and is_foreign(capture) else Completion.CAPTURE
     # On its own current stream a framework orders the memory's reuse itself.
-    return after_nothing if stream is None else after_hold
+    return Completion.NOTHING if stream is None else Completion.KEEP_ALIVE
 
 
-cdef int refuse_capture(int after, str what, str do) except -1:
-    if after == after_capture:
+cdef int refuse_capture(Completion completion, str what, str do) except -1:
+    if completion == Completion.CAPTURE:
         raise UnsupportedError(
             f"stream: it is being captured into a graph, and {what}, which a graph cannot contain; {do}"
         )
@@ -195,7 +196,7 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
         return 0
     handle_of(stream, &c_stream, &use)
     device_of_stream(stream, c_stream, &device)
-    return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
+    return refuse_capture(Completion.NOTHING if capture_of(c_stream, device) is None else Completion.CAPTURE, what, do)
 
 
 cdef int synchronize_stream(hipStream_t c_stream) except -1:

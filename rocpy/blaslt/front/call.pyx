@@ -17,7 +17,7 @@ from rocpy.blaslt.operands._arguments cimport (
 )
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
+    CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
     borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
@@ -104,8 +104,8 @@ cdef object product(Arguments *call):
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
     read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
     launch.operands, launch.factors = &operands, &factors
-    launch.after = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
-    if call.weight != NULL and launch.after != after_wait and launch.after != after_hold:
+    launch.completion = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
+    if call.weight != NULL and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
         scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device)
@@ -131,7 +131,7 @@ cdef object product(Arguments *call):
     launch.out = NULL
     if <object>call.out is not None and not cached.transposed:
         launch.out = &operands.out
-    if launch.after >= after_hold:
+    if launch.completion >= Completion.KEEP_ALIVE:
         held = (held, pinned_memories(arrays_of(call)))
     try:
         result = execute(&launch, <object>call.owner, <object>call.out, held, scales)
@@ -141,7 +141,7 @@ cdef object product(Arguments *call):
         return product(call)  # whose plan is to compose
     if cached.transposed:
         result = _copies.transposed_product(
-            result, <object>call.out, (lambda: None) if launch.after == after_wait else SynchronizeStream(<size_t>launch.stream))
+            result, <object>call.out, (lambda: None) if launch.completion == Completion.WAIT else SynchronizeStream(<size_t>launch.stream))
     elif launch.out != NULL:
         _operand.written(<object>call.out, operands.out.provider)
     if cached.extra_ndim < 0 and (scales is None or not scales.amax):
@@ -219,7 +219,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
     cdef bint packed = launch.operands.packed
     problem = problem_of_call(call, launch, scales)
     options = _options.resolve_options(<object>call.options)
-    if <object>call.algorithm is None and launch.after != after_capture and measures():
+    if <object>call.algorithm is None and launch.completion != Completion.CAPTURE and measures():
         _tuner.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
@@ -236,7 +236,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
 
 
 cdef int check_turning(const Arguments *call, const Launch *launch) except -1:
-    refuse_capture(launch.after, "the result must be transposed", "pass a bias of length N")
+    refuse_capture(launch.completion, "the result must be transposed", "pass a bias of length N")
     _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias))
     return 0
 

@@ -5,7 +5,7 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.build cimport copied_names, recipe_of
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream,
+    CachedCall, CallKind, Completion, Launch, Operands, refuse_capture, refuse_captured, synchronize_stream,
 )
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
@@ -75,7 +75,7 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
     """Return the step of a call whose operands are copied or whose product is composed."""
     cdef Step step
     cdef bint composed = launch.call.kind == CallKind.compose
-    refuse_capture(launch.after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
+    refuse_capture(launch.completion, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
     data = as_data(call)
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
@@ -83,7 +83,7 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
             compute=data.compute, options=data.options, **scale_keywords(data.scales, data.b)))
     step = Step(preparation(data, launch.operands, launch.call, EPILOGUE_NAMES[call.row], _options.resolve_options(data.options)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-    step.waits, step.stream = data.stream is not None if composed else launch.after != after_wait, launch.stream
+    step.waits, step.stream = data.stream is not None if composed else launch.completion != Completion.WAIT, launch.stream
     return step
 
 

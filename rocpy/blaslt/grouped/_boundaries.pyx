@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport Operands, after_capture, refuse_capture
+from rocpy.blaslt.engine.launch cimport Completion, Operands, refuse_capture
 from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
 from rocpy.blaslt.operands._arguments cimport info
 
@@ -123,8 +123,8 @@ cdef int read_groups(PackedGroups *groups, GroupedCall call) except -1:
         groups_of_operand = whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0]
         _groups.check_count(count, groups_of_operand)
         count = groups_of_operand
-    if call.after == after_capture and on_device(call.offsets):
-        refuse_capture(call.after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
+    if call.completion == Completion.CAPTURE and on_device(call.offsets):
+        refuse_capture(call.completion, "offsets on a device are read back", "pass them as a list, or in CPU memory")
     read_boundaries(call.offsets, count, groups.total, &groups.starts)
     groups.count = <int64_t>groups.starts.size() - 1
     if groups.ragged == Ragged.k:

@@ -21,7 +21,7 @@ from rocpy.blaslt.grouped._plans cimport (
 )
 from rocpy.blaslt.engine.build cimport copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
+    CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
     release_context, synchronize_stream, wait_if_running,
 )
@@ -59,14 +59,14 @@ cdef object allocate(Operand *operand, const Operand *like, int32_t type, int nd
 cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef hipStream_t c_stream = call.c_stream
-    if not status.ok() and call.after != after_capture:
+    if not status.ok() and call.completion != Completion.CAPTURE:
         synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
-    if call.after == after_capture:
+    if call.completion == Completion.CAPTURE:
         capture_of(c_stream, call.device).keep(held)
-    elif call.after == after_wait:
+    elif call.completion == Completion.WAIT:
         wait_if_running(c_stream)
-    elif call.after == after_hold:
+    elif call.completion == Completion.KEEP_ALIVE:
         hold(c_stream, call.device, held)
     return 0
 
@@ -145,13 +145,13 @@ cdef object product(GroupedCall call):
     cached = groups.planned.get()
     if cached.kind == CallKind.launch:
         return launch_packed(&groups, call, owner)
-    refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
+    refuse_capture(call.completion, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
     if cached.kind == CallKind.compose:
         return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     dtype = array_type_of_hip(cached.result_type).name.decode()
     step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype, covered(&groups)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-    step.waits, step.stream = call.after != after_wait, call.c_stream
+    step.waits, step.stream = call.completion != Completion.WAIT, call.c_stream
     return step
 
 
@@ -265,15 +265,15 @@ cdef bint launch_and_keep(GroupedProduct *product, PackedGroups *groups, Grouped
     try:
         status = launch_runs(product, groups, call)
     except UnsupportedError:
-        if call.after == after_capture:
+        if call.completion == Completion.CAPTURE:
             raise
         return False  # it has nothing for groups of some size
     if call.scales is not None:
         keep_with_foreign_graph(call.c_stream, call.device, call.scales.numbers)
     try:
-        finish(status, call, pinned_memories(held) if call.after >= after_hold else held)
+        finish(status, call, pinned_memories(held) if call.completion >= Completion.KEEP_ALIVE else held)
     except (LibraryError, UnsupportedError) as error:
-        if call.after == after_capture or not _library.is_refused_launch(error):
+        if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
             raise
         return False
     return True
@@ -334,12 +334,12 @@ cdef Status launch_runs(GroupedProduct *product, PackedGroups *groups, GroupedCa
                 slices = slices_of(groups, call)
                 options = options_of(call)
             problem = slices.problem(model, run.extent, run.count)
-            if call.after != after_capture and measures():
+            if call.completion != Completion.CAPTURE and measures():
                 slices.measure(problem, options, run.first, run.count)
             ready = plan_run(product, &run, problem, options, context, 1)
             keep(&groups.key, &run, ready)
     except BaseException:
-        if call.after != after_capture:
+        if call.completion != Completion.CAPTURE:
             synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
         raise
     finally:

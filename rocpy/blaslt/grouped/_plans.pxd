@@ -7,7 +7,7 @@ from libcpp.memory cimport shared_ptr
 from abi cimport hipStream_t
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, Operands, PlanKey, PlanKind, StreamContext
+from rocpy.blaslt.engine.launch cimport CachedCall, Completion, MatmulFactors, MatmulSpec, Operands, PlanKey, PlanKind, StreamContext
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -49,7 +49,7 @@ cdef class GroupedCall:
     cdef hipStream_t c_stream
     cdef StreamUse use
     cdef int device
-    cdef int after
+    cdef Completion completion
 
     cdef Scales scales  # of groups in one operand; None where there are none
 

@@ -64,7 +64,7 @@ cdef class GroupedCall:
 
     cdef int resolve_stream(self, const Operand *like) except -1:
         """Find the device and the stream that the call runs on, and what is done after its launch."""
-        self.after = resolve_device_and_stream(like, self.stream, &self.device, &self.c_stream, &self.use)
+        self.completion = resolve_device_and_stream(like, self.stream, &self.device, &self.c_stream, &self.use)
         return 0
 
     cdef dict keywords(self, tuple names):

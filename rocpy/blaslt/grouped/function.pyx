@@ -14,7 +14,7 @@ from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_sc
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
+    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, refuse_capture,
     release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
@@ -203,7 +203,7 @@ cdef class ListedGroups:
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)
-        if call.after != after_capture:
+        if call.completion != Completion.CAPTURE:
             live = ((left, right, None, bias, None, None), dict(
                 call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **scale_keywords(values, right)))
         planned = find(&key, &operands, call, scales, 1, live)
@@ -254,18 +254,18 @@ cdef class ListedGroups:
         cdef hipStream_t c_stream = call.c_stream
         cdef int device = call.device
         cdef double alpha = call.factors.alpha
-        if call.after != after_wait and call.after != after_hold:
+        if call.completion != Completion.WAIT and call.completion != Completion.KEEP_ALIVE:
             keep_with_foreign_graph(c_stream, device, ([one for one in self.b if isinstance(one, WeightOperand)], self.numbers))
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():
                 status = launch_list(context, self.products, alpha)
                 release_context(context)
-        held = [pinned_memories(one) for one in self.held] if call.after >= after_hold else self.held
+        held = [pinned_memories(one) for one in self.held] if call.completion >= Completion.KEEP_ALIVE else self.held
         try:
             finish(status, call, (held,))
         except (LibraryError, UnsupportedError) as error:
-            if call.after == after_capture or not _library.is_refused_launch(error):
+            if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
                 raise
             self.later = list(range(len(self.a)))  # each by itself: those that the library does not launch are composed
         return 0
@@ -284,7 +284,7 @@ cdef object listed(GroupedCall call):
     for g in range(len(groups.a)):
         groups.add(g)
     if groups.later and groups.begun:
-        refuse_capture(call.after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
+        refuse_capture(call.completion, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if groups.products.size():
         groups.launch()
     if call.out is not None:

@@ -15,7 +15,7 @@ from rocpy.blaslt.operands._arguments cimport (
     reset_factors, sole_aux, staged_infos,
 )
 from rocpy.blaslt.engine.launch cimport (
-    Launch, MatmulFactors, Operands, after_hold, after_wait, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
+    Completion, Launch, MatmulFactors, Operands, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
 )
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
@@ -142,11 +142,11 @@ cdef class NativeProduct(Planned):
         launch.call, launch.operands, launch.factors = self.call.get(), &self.operands, &self.factors
         launch.out = NULL
         launch.program = NULL
-        launch.after = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
-        if self.taken is not None and launch.after != after_wait and launch.after != after_hold:
+        launch.completion = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
+        if self.taken is not None and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
             keep_with_foreign_graph(launch.stream, launch.device, self.taken)
         if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
-            refuse_capture(launch.after, "operands or results are copied at each execution, or the product is composed",
+            refuse_capture(launch.completion, "operands or results are copied at each execution, or the product is composed",
                            "see rocpy.explain(); pass dense operands in the device's memory")
         if self.copies and self.unfused is None:
             held = (held, self.copy_operands(&launch, &copied))
@@ -154,7 +154,7 @@ cdef class NativeProduct(Planned):
             if read_out(launch.call, launch.operands, out, self.prototype, self.problem, self.options, &target):
                 launch.out = &target
             else:
-                refuse_capture(launch.after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
+                refuse_capture(launch.completion, "out= is of another dtype or order than the product", "pass an out= that the product can write")
         if launch.call.integer_factors:
             check_whole(&self.factors)
         if self.unfused is None:
@@ -166,7 +166,7 @@ cdef class NativeProduct(Planned):
     cdef tuple copy_operands(self, Launch *launch, Operands *copied):
         """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
         cdef list arrays = []
-        if launch.after != after_wait:
+        if launch.completion != Completion.WAIT:
             synchronize_stream(launch.stream)
         memcpy(copied, &self.operands, sizeof(Operands))
         for name in self.copies:
@@ -186,9 +186,10 @@ cdef class NativeProduct(Planned):
         cdef object result
         try:
             result = execute(launch, self.owner, out,
-                             (held, pinned_memories((*self.operand_arrays.values(), out))) if launch.after >= after_hold else held, self.scales)
+                             (held, pinned_memories((*self.operand_arrays.values(), out))) if launch.completion >= Completion.KEEP_ALIVE else held,
+                             self.scales)
             if launch.call.transposed:
-                if launch.after != after_wait:
+                if launch.completion != Completion.WAIT:
                     synchronize_stream(launch.stream)
                 result = _copies.transposed_product(result, None, lambda: None)
             return result
@@ -197,7 +198,7 @@ cdef class NativeProduct(Planned):
                 raise
             if not _library.composes_after(error, self.launched, launch.device) or self.options.fallback == "error":
                 raise
-            refuse_capture(launch.after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
+            refuse_capture(launch.completion, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
             self.make_plan(first_algorithms)
             launch.algorithm = self.chosen
             return self.compose(launch, stream)
@@ -222,7 +223,7 @@ cdef class NativeProduct(Planned):
         if launch.out != NULL:
             _operand.written(out, launch.out.provider)
         elif out is not None:
-            if launch.after != after_wait:
+            if launch.completion != Completion.WAIT:
                 synchronize_stream(launch.stream)
             _copies.assign(out, result)
         if out is not None:
