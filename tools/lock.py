@@ -44,10 +44,9 @@ def lock(name: str) -> None:
     command += [str(REQUIREMENTS / f"{name}.txt"), "--output-file", str(LOCKED / f"{name}.txt")]
     with tempfile.TemporaryDirectory() as folder:
         if name in WITHOUT:
-            # A requirement for no platform at all takes the place of the packages' own.
-            overrides = Path(folder, "overrides.txt")
-            overrides.write_text(f"{WITHOUT[name]}; sys_platform == 'none'\n", encoding="utf-8")
-            command += ["--overrides", str(overrides)]
+            excludes = Path(folder, "excludes.txt")
+            excludes.write_text(f"{WITHOUT[name]}\n", encoding="utf-8")
+            command += ["--excludes", str(excludes)]
         subprocess.run(command, check=True)
 
 
