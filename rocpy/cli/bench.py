@@ -146,9 +146,9 @@ def _groups(names: Sequence[str], arguments: Arguments) -> dict[str, list[str]] 
             groups[name] = [line for line in file.read().splitlines() if arguments.only in line]
     chosen = {name: lines for name, lines in groups.items() if lines}
     if not chosen:
-        what = "" if arguments.name == "all" else f" {arguments.name}"
         raise UsageError(
-            f"rocpy bench: no group's name contains {arguments.only!r}; `rocpy bench{what} --list` shows the names"
+            f"rocpy bench: no group's name contains {arguments.only!r}; "
+            f"`rocpy bench {arguments.name} --list` shows the names"
         )
     return chosen
 

@@ -40,7 +40,9 @@ complete -c rocpy -a '(rocpy completion --candidates -- (commandline -opc)[2..] 
 
 def configure(parser: Parser) -> None:
     """Add the command's options."""
-    parser.add_argument("shell", nargs="?", type=choice_of(tuple(SCRIPTS)), help=f"one of {', '.join(SCRIPTS)}")
+    parser.add_argument(
+        "shell", nargs="?", metavar="SHELL", type=choice_of(tuple(SCRIPTS)), help=f"one of {', '.join(SCRIPTS)}"
+    )
     parser.add_argument("--candidates", action="store_true", help=argparse.SUPPRESS)
     set_run(parser, completion, takes_program=True)
 

@@ -60,7 +60,7 @@ def run(capsys, monkeypatch, tmp_path):
         ("bench matmul --plot drawing.jpg", ["drawing.jpg", ".png or .html"]),
         ("tune dance", ["'dance'", "rocpy tune --help"]),
         ("tune run missing.json", ["no file missing.json"]),
-        ("tune run", ["source"]),
+        ("tune run", ["FILE"]),
         ("tune export --format csv out", ["'csv'", "tunableop"]),
         ("tune export - --json", ["--json", "write to a file"]),
         ("tune export /proc/records.json", ["cannot write /proc/records.json", "another file"]),

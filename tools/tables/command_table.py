@@ -32,7 +32,7 @@ def words(action: argparse.Action) -> str:
 
 def table(parser: Parser) -> list[str]:
     """Return a command's heading and table."""
-    lines = [f"### {parser.prog}", "", "| | |", "|---|---|"]
+    lines = [f"### {parser.prog}", "", "| option | meaning |", "|---|---|"]
     for action in parser.actions():
         if action.help is not argparse.SUPPRESS and "--help" not in action.option_strings:
             cells = (f"`{words(action)}`", action.help or "")
