@@ -278,7 +278,8 @@ def main(
 ) -> int:
     """Run a benchmark once per number of threads, each in a process whose libraries start with that number.
 
-    `groups`, called with `quick`, returns the groups; `run` measures those that are chosen. `switches` returns what the environment needs besides, unless all are held to one instruction set.
+    `groups`, called with `quick`, returns the groups; `run` measures those that are chosen. `switches` returns what the
+    environment needs besides, unless all are held to one instruction set.
     """
     arguments = parser(name, threads=threads, seconds=seconds).parse_args()
     all_groups = list(groups(quick=arguments.quick))

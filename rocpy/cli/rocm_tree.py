@@ -15,7 +15,9 @@ DEFAULT_RELEASE = "7.2"
 
 def configure(parser: Parser) -> None:
     """Add the command's options."""
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder to lay the tree out in; created if it does not exist")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="folder to lay the tree out in; created if it does not exist"
+    )
     add_release(parser)
     add_json(parser)
     set_run(parser, rocm_tree)

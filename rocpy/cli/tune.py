@@ -81,7 +81,10 @@ def configure(parser: Parser) -> None:
 
 def _configure_run(parser: Parser) -> None:
     parser.add_argument(
-        "source", metavar="FILE", type=Path, help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)"
+        "source",
+        metavar="FILE",
+        type=Path,
+        help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)",
     )
     parser.add_argument("words", nargs="*", metavar="ARGS", help="arguments for the program; put its options after --")
     parser.add_argument(

@@ -29,12 +29,12 @@ def unknown_words(command):
     parser, unknown = parser_for([]), []
     for word in words:
         below = parser.commands()
-        options = {option for action in parser.actions() for option in action.option_strings}
         if word in below:
             parser = parser_for(words).commands()[word] if parser.prog == "rocpy" else below[word]
-        elif below and not word.startswith("-"):
-            unknown.append(word)
-        elif word.startswith("-") and word.split("=")[0] not in options and not re.fullmatch(r"-\d.*", word):
+        elif word.startswith("-"):
+            options = {option for action in parser.actions() for option in action.option_strings}
+            unknown += [word] if word.split("=")[0] not in options else []
+        elif below:
             unknown.append(word)
     return unknown
 

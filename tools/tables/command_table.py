@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Write the options of every command into docs/reference/command-line.md; with --check, say whether they are up to date."""
+"""Write every command's options into docs/reference/command-line.md; with --check, say whether it is up to date."""
 
 import argparse
 import sys

@@ -2,7 +2,6 @@
 """Write the table of docs/kernels/README.md from the primitives' records and code; --check says if it is fresh."""
 
 import inspect
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
