@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from harness import Entry, Groups, Session, each, main
+from peers import optional
 
 from rocpy import cooperative as coop
+from rocpy._messages.distribution import install_command
 from rocpy.cooperative.cpu import _simt
 
 THREADS = 256
@@ -239,6 +241,9 @@ def groups(*, quick: bool) -> Groups:
 
 
 def run(session: Session, measures: Sequence[Callable[[Session], None]]) -> None:
+    if optional("numba") is None:
+        session.note(f"Numba is not installed: no kernel is compiled ({install_command('cooperative')})")
+        return
     each(session, measures)
     if not session.only:
         notes(session)

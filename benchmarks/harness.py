@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -315,6 +316,9 @@ def main(
             if switches and arguments.isa == "native":
                 environment |= switches(environment, quick=arguments.quick)
             done = subprocess.run(words, env=environment, check=False)
+            if done.returncode < 0:
+                print(f"{words[1]} was ended by {signal.Signals(-done.returncode).name}", file=sys.stderr)
+                return 128 - done.returncode
             if done.returncode:
                 return done.returncode
             document = json.loads(output.read_text(encoding="utf-8"))
