@@ -299,7 +299,7 @@ def _load_host() -> _search.Tree:
 
 def _choose(choice: str) -> tuple[str, _search.Tree, str]:
     """Load a platform and give its name, its tree, and the reason."""
-    wanted = f"{choice} was asked for"
+    wanted = f"{choice} was requested"
     if choice == "host":
         return "host", _load_host(), wanted
     if choice == "auto":

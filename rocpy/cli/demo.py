@@ -149,7 +149,7 @@ def _show(document: Mapping[str, Any]) -> None:
     say(f"device {document['device']}, {document['arch']}{threads}")
     say("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()))
     if "torch" not in document["peers"]:
-        say("torch is not installed, so that it is not compared")
+        say("torch is not installed and is not compared")
     say()
     rivals = [name for name in document["rows"][0]["best_ms"] if not name.startswith("rocpy")]
     rows = []
@@ -171,4 +171,4 @@ def _show(document: Mapping[str, Any]) -> None:
         for message in row["messages"]:
             say(message)
     say("error: largest difference from float64, over the bound derived from K and roundings.")
-    say("At most 1 is right. Weight: the weights packed beforehand.")
+    say("At most 1 is correct. Weight: with the weights packed in advance.")

@@ -147,7 +147,7 @@ def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return an array as numpy's, and as a matrix of its rows."""
     values = as_numpy(name, "x", x)
     if values.ndim == 0:
-        raise InvalidProblemError(f"{name}: x has no dimension; give it one")
+        raise InvalidProblemError(f"{name}: x has no dimensions; pass an array with at least one")
     if values.dtype.name == "bfloat16":
         raise InvalidOperandError(f"{name}: x is bfloat16, which is not supported here; pass float32")
     count = values.size // values.shape[-1] if values.shape[-1] else int(np.prod(values.shape[:-1]))

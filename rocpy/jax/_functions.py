@@ -51,7 +51,7 @@ def _stored(aux: Any) -> Any:
         return aux
     values = [value for key, value in aux.items() if str(key).endswith("_aux")]
     if len(values) != 1:
-        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
+        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux")
     return values[0]
 
 

@@ -51,7 +51,7 @@ cdef object lost_error(str noun, int generation):
             f"this {noun} was created before a fork and belongs to the parent process; create a new one here"
         )
     return ClosedError(
-        f"this {noun} was made before its device was reset (hipDeviceReset), which destroyed its resources there; "
+        f"this {noun} was created before its device was reset (hipDeviceReset), which destroyed its resources there; "
         "create a new one"
     )
 

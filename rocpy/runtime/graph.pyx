@@ -184,7 +184,7 @@ cdef class Graph(Owner):
     def close(self):
         """Give the graph back. What was launched is still done; calling it again does nothing."""
         if self.capturing:
-            raise RocpyError("this Graph is being captured; leave its with block first")
+            raise RocpyError("this Graph is being captured; exit its with block first")
         self.let_go()
 
     cdef int give_back(self) except -1:

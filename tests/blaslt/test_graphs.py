@@ -188,7 +188,7 @@ def test_misuse_is_told(stream):
     graph = stream.capture()
     with pytest.raises(rocpy.RocpyError, match="captured nothing yet"):
         graph.launch()
-    with graph, pytest.raises(rocpy.RocpyError, match="leave its with block"):
+    with graph, pytest.raises(rocpy.RocpyError, match="exit its with block"):
         graph.close()
     with pytest.raises(rocpy.RocpyError, match="another one"):
         graph.__enter__()

@@ -156,7 +156,7 @@ def test_a_platform_that_promises_nothing(monkeypatch):
     rocpy.plan_cache.clear()
     a = np.ones((3, 3))
     for value in (True, "batch"):
-        with pytest.raises(rocpy.UnsupportedError, match=f"promises reproducible={value!r}"):
+        with pytest.raises(rocpy.UnsupportedError, match=f"guarantees reproducible={value!r}"):
             rocpy.matmul(a, a, options={"reproducible": value})
         assert not supported("float32", options={"reproducible": value})
     rocpy.plan_cache.clear()

@@ -180,7 +180,7 @@ def test_scatter(after, rng):
     flat[ranks] = x
     np.testing.assert_array_equal(out, flat[primitives.arrangement(after, 40, 2, 64)])
     ranks[3, 1] = 80
-    with pytest.raises(KernelIndexError, match="a rank is beyond the items of the group"):
+    with pytest.raises(KernelIndexError, match="an index in ranks is outside the group"):
         kernel[1, 40](x, ranks, out)
 
 

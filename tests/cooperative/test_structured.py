@@ -200,5 +200,5 @@ def test_a_function_that_returns_thread_data_is_refused():
     def kernel(x):
         x[0] = tile(x)[0]
 
-    with pytest.raises(KernelTypeError, match=r"tile returns a ThreadData, which lives as long as the call"):
+    with pytest.raises(KernelTypeError, match=r"tile returns a ThreadData, which is valid only during the call"):
         kernel[1, 1](np.zeros(4))

@@ -254,7 +254,7 @@ def test_twice(x):
     expected = model(x)
     second = rt.replace_linear(model)
     assert not second.replaced
-    assert [row.reason for row in second.not_replaced] == ["rocpy computes it already"] * 2
+    assert [row.reason for row in second.not_replaced] == ["rocpy already computes it"] * 2
     second.undo()
     close(model(x), expected)
     first.undo()

@@ -206,7 +206,7 @@ def check_promise(bound: Bound, options: Options) -> None:
     """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
     if options.reproducible == "batch" and not bound.resolved.exact_functions:
         raise UnsupportedError(
-            f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here of the "
+            f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here from the "
             "framework's own operations, whose functions may depend on an array's shape; apply it to the plain "
             "product, or omit the option"
         )

@@ -113,11 +113,12 @@ class TuningReport:
         return rows
 
     def _verdict(self) -> str:
-        return f"{self.gain:.2f} times the speed of the heuristic's first: {self.reason}; {self.elapsed_ms:.0f} ms"
+        times = f"{self.gain:.2f} times the speed of the heuristic's first choice"
+        return f"{times}: {self.reason}; {self.elapsed_ms:.0f} ms"
 
     def __repr__(self) -> str:
         """Return problem, choice and gain on one line."""
-        return f"<TuningReport of {self.problem}: {self.best}, {self.gain:.2f} times the heuristic's first>"
+        return f"<TuningReport of {self.problem}: {self.best}, {self.gain:.2f} times the heuristic's first choice>"
 
     def _repr_html_(self) -> str:
         columns, *rows = self._rows()
@@ -171,7 +172,7 @@ class TuningReport:
         axes.plot([trial.warm_ms or 0.0 for trial in shown], labels, "k|", markersize=8)
         axes.invert_yaxis()
         axes.set_xlim(left=0.0)
-        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first; *: the chosen")
+        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first choice; *: the chosen")
         axes.set_title(str(self.problem), fontsize=9)
         if path is not None:
             figure.savefig(path)

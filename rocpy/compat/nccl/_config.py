@@ -92,7 +92,7 @@ class NCCLConfig:
             if name not in _AS_IT_IS:
                 chosen[name] = value if isinstance(value, str) else int(value)
             elif value not in _AS_IT_IS[name]:
-                reason = CFT if name == "host_cft_mode" else f"RCCL knows it from {_SINCE.get(name, '2.31')} on"
+                reason = CFT if name == "host_cft_mode" else f"RCCL has it from {_SINCE.get(name, '2.31')} on"
                 raise unsupported(f"NCCLConfig.{name}={value!r}", reason)
         return chosen
 

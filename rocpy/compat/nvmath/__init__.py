@@ -37,9 +37,9 @@ _ELSEWHERE = {
     "bindings": "they are those of CUDA's libraries; AMD's are hip-python's, rocm.bindings",
     "device": "kernels that call CUDA's libraries; rocpy.cooperative has primitives for kernels",
     "distributed": "cuFFTMp and cuBLASMp have no counterparts in ROCm; rocpy.rccl has communicators",
-    "fft": "transforms are hipFFT's and rocFFT's; take torch's or CuPy's",
-    "sparse": "sparse products and solvers are hipSPARSE's and rocSPARSE's; take torch's or CuPy's",
-    "tensor": "contractions are hipTensor's; take torch's or CuPy's einsum",
+    "fft": "transforms are hipFFT's and rocFFT's; use torch's or CuPy's",
+    "sparse": "sparse products and solvers are hipSPARSE's and rocSPARSE's; use torch's or CuPy's",
+    "tensor": "contractions are hipTensor's; use torch's or CuPy's einsum",
 }
 
 

@@ -222,7 +222,7 @@ class Matmul(Engine):
         if algorithm is None:
             algorithm = self._algorithms[0]
         elif algorithm not in self._algorithms:
-            raise InvalidProblemError(f"algorithm: {algorithm!r} is not one of this plan's; take one of .algorithms")
+            raise InvalidProblemError(f"algorithm: {algorithm!r} is not one of this plan's; pass one of .algorithms")
         result = self._launch(inner, algorithm, stream)
         auxiliary: dict[str, Any] = {}
         if isinstance(result, tuple):
@@ -267,7 +267,7 @@ class Matmul(Engine):
         changes = {name: value for name, value in (("a", a), ("b", b), ("c", c)) if value is not None}
         nothing = alpha is None and beta is None and quantization_scales is None and epilog_inputs is None
         if not changes and nothing:
-            raise InvalidProblemError("reset_operands: nothing was given; pass at least one operand")
+            raise InvalidProblemError("reset_operands: no operands; pass at least one")
         for name, value in changes.items():
             self._check_same(name, value)
         operands = {**self._operands, **changes}

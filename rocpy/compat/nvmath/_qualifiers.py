@@ -36,7 +36,7 @@ class _Qualifier:
     abbreviation: ClassVar[str]
 
     def __init__(self) -> None:
-        raise UnsupportedError(f"a {type(self).__name__} is made by {type(self).__name__}.create()")
+        raise UnsupportedError(f"a {type(self).__name__} is created by {type(self).__name__}.create()")
 
     @classmethod
     def _create(

@@ -149,11 +149,11 @@ class Launch:
         threads = block[0] * block[1] * block[2]
         if threads > MOST_THREADS:
             raise InvalidProblemError(
-                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are possible"
+                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are supported"
             )
         if grid[0] * grid[1] * grid[2] > MOST_BLOCKS:
             raise InvalidProblemError(
-                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are possible"
+                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are supported"
             )
         if (
             isinstance(shared, bool)
@@ -162,7 +162,7 @@ class Launch:
         ):
             raise InvalidProblemError(
                 f"kernel {kernel.name}: {shared!r} bytes of dynamic shared memory; "
-                f"from 0 to {SHARED_LIMIT_BYTES} are possible"
+                f"from 0 to {SHARED_LIMIT_BYTES} are supported"
             )
         self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
@@ -174,7 +174,7 @@ class Launch:
         return f"<kernel {self._kernel.name}[{self.grid}, {self.block}]>"
 
     def __reduce__(self) -> NoReturn:
-        refuse_pickling(self, "take kernel[grid, block] in the other process")
+        refuse_pickling(self, "use kernel[grid, block] in the other process")
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the grid on the arguments, to its end."""
@@ -224,7 +224,7 @@ def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
     numbers = [int(p) for p in parts if isinstance(p, (int, np.integer)) and not isinstance(p, bool)]
     if len(numbers) != len(parts) or not 1 <= len(parts) <= 3:
         raise InvalidProblemError(
-            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three"
+            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three integers"
         )
     if min(numbers) < least or max(numbers) > MOST_BLOCKS:
         raise InvalidProblemError(

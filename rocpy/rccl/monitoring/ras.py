@@ -108,13 +108,13 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         talk.say(f"CLIENT PROTOCOL {PROTOCOL}")
         greeting = talk.line()
         if not greeting.startswith("SERVER PROTOCOL"):
-            raise RcclSystemError(f"{where} answers {greeting[:60]!r}: that is not a RAS server", op="status")
+            raise RcclSystemError(f"{where} answered {greeting[:60]!r}, so it is not a RAS server", op="status")
         for setting in (f"TIMEOUT {max(1, int(timeout_s / 2))}", "SET FORMAT json"):
             talk.say(setting)
             answer = talk.line()
             if answer != "OK":
                 raise RcclSystemError(
-                    f"{where} refuses {setting!r}: {answer[:120]!r}; JSON came with RCCL 2.28.9", op="status"
+                    f"{where} refuses {setting!r}: {answer[:120]!r}; JSON requires RCCL 2.28.9", op="status"
                 )
         talk.say("VERBOSE STATUS" if verbose else "STATUS")
         text = talk.rest()

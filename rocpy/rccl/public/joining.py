@@ -54,7 +54,7 @@ class _CarrierChoice:
     def make(self, obstacle: str) -> CarriedCommunicator:
         """Return the communicator over the transport; `obstacle` says why it is not RCCL's, where nobody asked."""
         if self.wanted == "rccl":
-            raise InvalidArgumentError(f"carrier: {obstacle}; take 'auto' or {self.own!r}")
+            raise InvalidArgumentError(f"carrier: {obstacle}; use 'auto' or {self.own!r}")
         return carried_communicator(self.connect(), self.timeout_s, self.name, obstacle)
 
 

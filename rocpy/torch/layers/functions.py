@@ -70,7 +70,7 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
     if weight.dim() == 1:
         if bias is not None and bias.dim() != 0:
             raise InvalidProblemError(
-                f"bias: got shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}, expected a scalar"
+                f"bias: got shape {tuple(bias.shape)} for a weight of shape {tuple(weight.shape)}, expected a scalar"
             )
         return run_linear(x, weight.unsqueeze(0), None if bias is None else bias.reshape(1), activation).squeeze(-1)
     assert bias is not None

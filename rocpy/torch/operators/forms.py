@@ -50,8 +50,8 @@ def custom_product(
     for name, value in named.items():
         if not is_number(value) and not isinstance(value, Tensor):
             raise InvalidOperandError(
-                f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
-                "transform or a compiler; pass a torch tensor"
+                f"epilogue_inputs[{name!r}]: got {type(value).__name__} together with torch tensors that need "
+                "autograd, a transform or a compiler; pass a torch tensor"
             )
     if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
         # A changed number would be another graph each time: the graph makes a tensor of it.

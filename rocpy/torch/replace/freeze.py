@@ -143,9 +143,9 @@ def _freeze(layer: Linear, report: FreezeReport) -> str | None:
     if weight.is_meta:
         return "its weight has no memory yet"
     if weight.is_inference():
-        return "its weight was made in inference mode, where changes are not counted"
+        return "its weight was created in inference mode, where changes are not counted"
     if packing.is_sharded(layer):
-        return "its weight is gathered anew for each call, by torch.distributed.fsdp.fully_shard"
+        return "its weight is gathered again for each call, by torch.distributed.fsdp.fully_shard"
     packed = packing.pack(layer, weight)
     if packed is None:
         return f"its weight has {weight.dim()} axes"

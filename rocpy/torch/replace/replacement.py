@@ -140,7 +140,7 @@ def _judge(module: nn.Module) -> str | None:
     cls = type(module)
     if isinstance(module, nn.Linear):
         if isinstance(module, Linear):
-            return "rocpy computes it already"
+            return "rocpy already computes it"
         if cls is nn.modules.linear.NonDynamicallyQuantizableLinear:
             return "nn.MultiheadAttention reads its weight itself"
         if cls is not nn.Linear and not _is_parametrized_linear(module):
@@ -158,7 +158,7 @@ def _judge(module: nn.Module) -> str | None:
     if transformers is not None and isinstance(module, transformers.Conv1D):
         return "its weight is (in, out), which nn.Linear's names do not fit"
     if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
-        return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"
+        return f"not an nn.Linear: quantized, or a layer of another package ({cls.__module__})"
     return None
 
 
@@ -183,7 +183,7 @@ def _judge_own_weights(module: nn.Module, size: int, obstacle: str) -> str | Non
     weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in expert_weights.items())
     part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
     why = f"; {obstacle}" if obstacle else ""
-    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters{why}"
+    return f"its weights are not in an nn.Linear: {weights}, {part} of the model's parameters{why}"
 
 
 def _is_parametrized_linear(module: nn.Module) -> bool:
@@ -269,7 +269,7 @@ def _fast_paths(modules: list[tuple[str, nn.Module]]) -> dict[nn.Module, str]:
                     if hasattr(layer, name):
                         refused[getattr(layer, name)] = (
                             "the encoder makes nested tensors of padded input and reads the weight itself; "
-                            "make it with enable_nested_tensor=False"
+                            "create it with enable_nested_tensor=False"
                         )
     return refused
 
@@ -281,7 +281,7 @@ def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
     before = module.__dict__[_FAST_PATH]
     if before:
         module.__dict__[_FAST_PATH] = 0
-        note = "encoder layers take no fast path of torch's in inference, which would bypass replaced layers"
+        note = "encoder layers do not take torch's fast path in inference, which would bypass replaced layers"
         if note not in report.notes:
             report.notes.append(note)
         report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
