@@ -40,7 +40,7 @@ cdef class Owner:
         return self.closed
 
     def close(self):
-        """Give it back; calling it again does nothing."""
+        """Release it; calling it again has no effect."""
         if self.closed:
             return
         self.closed = True
