@@ -219,7 +219,7 @@ def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
     bits
         Bits of one lane.
     lanes
-        Elements per lane group: 1, or 2 for the four-bit type, which torch packs in pairs.
+        DLPack's number of lanes: 1, or 2 for the four-bit type, which torch packs in pairs.
 
     Returns
     -------

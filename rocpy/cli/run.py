@@ -22,9 +22,7 @@ from rocpy.cli.rocm_tree import add_release, environment, lay_out
 def configure(parser: Parser) -> None:
     """Add the command's options."""
     add_release(parser)
-    parser.add_argument(
-        "--report", action="store_true", help="list the unsupported functions that the program called"
-    )
+    parser.add_argument("--report", action="store_true", help="list the unsupported functions that the program called")
     add_json(parser)
     set_run(parser, run, takes_program=True)
 

@@ -46,11 +46,11 @@ cdef class Registration:
 
     @property
     def number(self):
-        """RCCL's handle as a number; 0 once it was taken back."""
+        """RCCL's handle as a number; 0 after it was closed."""
         return <size_t>self.handle
 
     def close(self):
-        """Take the registration back (ncclCommDeregister); calling it again does nothing."""
+        """Undo the registration (ncclCommDeregister); calling it again has no effect."""
         cdef void* handle = self.handle
         self.handle = NULL
         self.owners = None
@@ -201,7 +201,7 @@ cdef class WindowHandle:
         return buffer_on(data, self.type, nbytes * own // self.nbytes, self.comm.device_index, memory)
 
     def close(self):
-        """Give the window back (ncclCommWindowDeregister); calling it again does nothing."""
+        """Release the window (ncclCommWindowDeregister); calling it again has no effect."""
         cdef ncclWindow_t window = self.window
         self.window = NULL
         self.owners = None
