@@ -201,12 +201,12 @@ _current_lock = threading.Lock()
 
 
 def current() -> Database:
-    """Return the database of this process, made at the first call from ``ROCPY_TUNING_DB``.
+    """Return the database of this process, created at the first call from ``ROCPY_TUNING_DB``.
 
     Returns
     -------
     Database
-        Always the same one.
+        The same object at each call.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lets rocpy compute the linear layers of a model that exists: in place, reported, and undone on demand."""
+"""Replacement of the linear layers of an existing model: in place, with a report that can undo it."""
 
 from __future__ import annotations
 
@@ -31,44 +31,45 @@ _FAST_PATH = "activation_relu_or_gelu"
 def replace_linear(
     model: nn.Module, *, fuse: bool = True, pack: bool = False, skip: Iterable[str] | Callable[..., bool] = ()
 ) -> ReplaceReport:
-    """Let rocpy compute the linear layers and experts of a model, and layers that an activation follows with it.
+    """Let rocpy compute the linear layers and experts of a model, with the activations that follow them.
 
     Parameters
     ----------
     model
-        Changed in place: its modules, parameters, hooks, names and state dict stay the same objects, in the same mode
-        and on the same device. Only the class of a layer, and of a block that is fused, becomes a subclass of it.
+        Changed in place: its modules, parameters, hooks, names, state dict, mode and devices are unchanged. Only the
+        class of a layer, or of a fused block, becomes a subclass of its original class.
     fuse
-        Whether to compute layer and activation in one call, in blocks whose code has no branches: it calls its own
-        submodules and torch's functions and returns.
+        Whether to compute a layer and its activation in one call, in blocks whose code has no branches and only calls
+        its own submodules and torch's functions.
     pack
-        Whether the layers, in eval mode and where nothing is recorded, keep their weights packed a second time; see
-        :class:`Linear`. A write through ``.data``, by which PEFT merges its adapters, is not noticed by a packed layer.
+        Whether the layers keep packed copies of their weights in eval mode; see :class:`Linear`. A write through
+        ``.data``, with which PEFT merges its adapters, is not detected by a packed layer.
     skip
-        Names of layers to leave alone, ``*`` matching any part (``"lm_head"``, ``"*.attention.*"``), or a function
-        that takes name and module.
+        Names of layers to leave unchanged, with ``*`` as wildcard (``"lm_head"``, ``"*.attention.*"``), or a function
+        of name and module.
 
     Returns
     -------
     ReplaceReport
-        What was replaced, fused, and left as it was with the reason; prints as a table, ``undo()`` takes it all back.
+        What was replaced, what was fused, and what was left unchanged, with the reason; prints as a table. ``undo()``
+        reverses everything.
 
     Raises
     ------
     InvalidOperandError
-        If ``model`` is no module.
+        If ``model`` is not a module.
 
     Notes
     -----
-    No formula is changed: an activation is fused if its function, or the formula in its own code, is one of relu, gelu
-    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. The
-    block's own code decides at each call: a hook, a patch, a parametrization or an adapter that comes later is seen
-    when it is next called, and the pair runs as two calls. Nothing is run to find out what a block does.
+    Formulas do not change: an activation is fused if its function, or the formula in its code, is relu, gelu (either
+    form), silu or sigmoid. Results differ from torch's by rounding, because sums are computed in a different order.
+    Whether a pair is fused is decided at each call: after a hook, a patch, a parametrization or an adapter is added, it
+    runs as two calls. Nothing is executed to analyse a block.
 
-    Experts are replaced where transformers describes their class by ``use_experts_implementation``, as it does those of
-    Mixtral, OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
+    Experts are replaced if transformers decorates their class with ``use_experts_implementation``, as for Mixtral,
+    OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
 
-    Call it while no other thread runs or changes the model.
+    No other thread may run or change the model during the call.
 
     Examples
     --------
