@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
+"""Block and warp primitives for kernels in Python, run on the CPU or compiled for AMD GPUs without a GPU."""
 
 from rocpy._import_hook import when_imported
 from rocpy._messages.keywords import suggest_keywords_in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Epilogues that the user writes: a function of the product and of named inputs, traced once into an expression."""
+"""Custom epilogues: functions of the product and of named inputs, traced once into an expression."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._signatures import public_names

@@ -19,17 +19,17 @@ __all__ = ["Gradient", "gradient_of"]
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """The backward pass of an epilogue; made by :meth:`CustomEpilogue.vjp`.
+    """The backward pass of an epilogue; created by :meth:`CustomEpilogue.vjp`.
 
     Parameters
     ----------
     expression
-        A function of the product, of the epilogue's inputs and of its results' gradients; its results are the
-        gradients, each of the product's shape: those of inputs that broadcast are yet to be summed.
+        A function of the product, of the epilogue's inputs and of its results' gradients. Its results are the
+        gradients, each of the product's shape; those of inputs that broadcast must still be summed.
     names
-        What each of them is a gradient of: ``"x"``, or an input. What has none is left out.
+        The variable of each gradient: ``"x"`` or an input; variables without a gradient are omitted.
     gradients
-        Names of the results' gradients among the expression's inputs.
+        Names of the inputs of the expression that are the results' gradients.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Gradient:
 
     @property
     def saved(self) -> tuple[str, ...]:
-        """What of the forward pass it reads: ``"x"``, the product before the epilogue, and inputs."""
+        """What it reads from the forward pass: ``"x"``, the product before the epilogue, and inputs."""
         own = tuple(name for name in self.expression.used_inputs if name not in self.gradients)
         return ("x", *own) if self.expression.reads_x else own
 

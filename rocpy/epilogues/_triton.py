@@ -55,9 +55,9 @@ class Tile:
     warps
         Waves of a block.
     stages
-        Slices of K that are under way at a time.
+        Slices of K that are in flight at a time.
     group
-        Rows of tiles that are walked together.
+        Rows of tiles that are processed together.
     """
 
     m: int
@@ -69,7 +69,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """Its name in an algorithm's."""
+        """Its part of an algorithm's name."""
         return f"{self.m}x{self.n}x{self.k}_w{self.warps}_s{self.stages}_g{self.group}"
 
 
@@ -110,9 +110,9 @@ class FusedKernel:
     shared_bytes
         Dynamic shared memory of a block.
     scratch_bytes
-        Memory for registers that did not fit; a candidate with any is not worth a measurement.
+        Memory for spilled registers; a candidate with any is not worth measuring.
     arguments
-        Name and type of each argument, in order; Triton passes two more pointers behind them, which are null.
+        Name and type of each argument, in order; Triton appends two null pointers.
     """
 
     code: bytes
@@ -208,28 +208,28 @@ def compile_kernel(
     layout
         ``n`` or ``t`` for each of a and b: row-major, or the transposed view of that.
     inputs
-        For each input that is read, a pair of what it broadcasts along (``"row"``: one value per column, ``"column"``,
-        ``"full"``, ``"scalar"``, ``"number"``) and its type.
+        For each input that is read, a pair of the axis along which it broadcasts (``"row"``: one value per column,
+        ``"column"``, ``"full"``, ``"scalar"``, ``"number"``) and its type.
     tile
         Tile sizes; the first of :func:`tiles` for a large product by default.
     even_k
-        Whether K is a multiple of the tile's.
+        Whether K is a multiple of the tile's K.
     aligned
-        Whether all memory begins at a multiple of 16 bytes, and rows of a and b at one of 16 elements.
+        Whether all memory begins at a multiple of 16 bytes, and rows of a and b at a multiple of 16 elements.
     contraction
-        Whether a product and a sum may become one fused operation; ``TRITON_DEFAULT_FP_FUSION`` has no say.
+        Whether a multiplication and an addition may be fused; ``TRITON_DEFAULT_FP_FUSION`` is ignored.
     folder
-        Where compiled kernels are kept; rocpy's cache by default.
+        Where compiled kernels are cached; by default rocpy's cache folder.
 
     Returns
     -------
     FusedKernel
-        Its code object, instructions and launch.
+        The code object, its instructions, and how to launch it.
 
     Raises
     ------
     InvalidProblemError
-        If the architecture or an input is none of those.
+        If the architecture or an input is not one of these.
     UnsupportedError
         If Triton is needed and not installed, or the kernel has no such type.
 

@@ -358,9 +358,7 @@ CORRECT = [
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*have returned from the kernel before the barrier"
-)  # as one of them does, on purpose
+@pytest.mark.filterwarnings("ignore:.*have returned from the kernel before the barrier")  # one does, on purpose
 @pytest.mark.parametrize(
     "function",
     [*CORRECT[:10], *(pytest.param(function, marks=pytest.mark.slow) for function in CORRECT[10:])],
