@@ -124,8 +124,8 @@ cdef class Matmul(Planned):
         out
             Array that receives the result.
         algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
-            unplanned product is planned first.
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If the product has not been
+            planned, it is planned first.
         stream
             Stream that orders the product, instead of the one given at construction.
 
@@ -139,7 +139,7 @@ cdef class Matmul(Planned):
         InvalidProblemError
             If the algorithm is not one of this product's.
         InvalidOperandError
-            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
+            If an operand has a different shape, dtype, layout or device than when it was passed, because its memory was replaced.
         ClosedError
             After close().
         UnsupportedError
@@ -147,7 +147,7 @@ cdef class Matmul(Planned):
 
         Notes
         -----
-        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
+        On a stream captured by :meth:`rocpy.Stream.capture` it becomes part of the graph, which keeps the operands and the result alive.
 
         References
         ----------
@@ -301,19 +301,10 @@ cdef class Matmul(Planned):
             self.busy = False
 
     cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
-        """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
-        before, and their memory is read again."""
-        cdef Operands fresh
-        cdef Scales scales = self.scales
-        cdef MatmulFactors factors = self.factors
-        cdef Weight weight = self.weight
-        cdef WeightSnapshot taken = self.taken
-        cdef object scale_a, scale_b, scale_c, scale_d
-        cdef DefaultFpEnvironment environment
-        environment.hold()
-        named = dict(self.operand_arrays)
-        scale_a, scale_b, scale_c, scale_d = new_scales
-        if "b" in changes and not same:
+        """Replace operands, factors and scales; a refused call changes nothing. `same`: they are the previous ones, and their memory is read again.""" cdef
+        Operands fresh cdef Scales scales = self.scales cdef MatmulFactors factors = self.factors cdef Weight weight = self.weight cdef WeightSnapshot taken =
+        self.taken cdef object scale_a, scale_b, scale_c, scale_d cdef DefaultFpEnvironment environment environment.hold() named = dict(self.operand_arrays)
+        scale_a, scale_b, scale_c, scale_d = new_scales if "b" in changes and not same:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
             taken = <WeightSnapshot>(<WeightOperand>b).read() if isinstance(b, WeightOperand) else None
@@ -368,7 +359,7 @@ cdef class Matmul(Planned):
         return 0
 
     def release_operands(self):
-        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        """Release the operands and keep the plan; reset_operands() with all operands makes the product usable again."""
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
@@ -380,7 +371,7 @@ cdef class Matmul(Planned):
         self.busy = False
 
     def close(self):
-        """Give back the plan and the operands. Closing twice is harmless."""
+        """Release the plan and the operands. Closing twice has no effect."""
         if self.busy:
             raise RocpyError("this Matmul is in use by another thread; close it afterwards")
         self.closed = True
