@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """nvmath-python's dense matrix product over rocpy: its names, its shapes, its layouts.
 
-``from rocpy.compat import nvmath`` in the place of ``import nvmath``; what cannot be served raises
+Use ``from rocpy.compat import nvmath`` instead of ``import nvmath``. Features that are not supported raise
 :class:`rocpy.UnsupportedError` with the reason.
 
 Examples

@@ -110,7 +110,7 @@ class _Square(_Qualifier):
 
 
 class HermitianMatrixQualifier(_Square):
-    """A matrix that is its own conjugate transpose; the imaginary parts of its diagonal are not looked at."""
+    """A matrix that is its own conjugate transpose; the imaginary parts of its diagonal are ignored."""
 
     abbreviation = "he"
 
@@ -132,7 +132,7 @@ class SymmetricMatrixQualifier(_Square):
 
 
 class TriangularMatrixQualifier(_Square):
-    """A matrix with zeros above or below its diagonal, which may be of ones."""
+    """A matrix with zeros above or below its diagonal, which may consist of ones."""
 
     abbreviation = "tr"
 
