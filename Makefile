@@ -147,6 +147,7 @@ docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs bu
 	$(PY) tools/tables/dtype_table.py --check
 	$(PY) tools/tables/readme_table.py --check
 	$(PY) tools/tables/support_table.py --check
+	$(PY) tools/tables/epilogue_table.py --check
 	$(PY) tools/tables/emulator_table.py --check
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md --check
 	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
@@ -211,6 +212,7 @@ tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/tables/dtype_table.py
 	$(PY) tools/tables/readme_table.py
 	$(PY) tools/tables/support_table.py
+	$(PY) tools/tables/epilogue_table.py
 	$(PY) tools/tables/emulator_table.py
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md
 	$(PY) tools/tables/primitives_table.py

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 #define ROCPY_FUNCTION(library, result, name, parameters, since) result name parameters;
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 
 #ifdef __cplusplus

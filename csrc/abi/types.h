@@ -3,11 +3,9 @@
 #ifndef ROCPY_ABI_TYPES_H
 #define ROCPY_ABI_TYPES_H
 
-#include "types_hip.h"
-#include "types_hip_attributes.h"
-#include "types_hipblaslt.h"
-#include "types_hiprtc.h"
-#include "types_rccl.h"
+#define ROCPY_TYPES
+#include "libraries.def"
+#undef ROCPY_TYPES
 
 #include "types_extension.h"
 

@@ -8,8 +8,7 @@ from edits import insert_before
 ROWS = "rocpy/blaslt/model/epilogues.py"
 FORMULA = "rocpy/blaslt/composed/product.py"
 ORACLE = "rocpy/testing/oracles.py"
-GUIDE = "docs/guides/matmul.md"
-FILES = (ROWS, FORMULA, ORACLE, GUIDE)
+FILES = (ROWS, FORMULA, ORACLE)
 
 COMPOSED = """def _mish(framework: Framework, x: Any) -> Any:
     # tanh(ln(1 + e)) is n / (n + 2) with n = e (e + 2); beyond 20 it is 1 in every type.
@@ -117,13 +116,6 @@ def change(texts: dict[str, str]) -> dict[str, str]:
             (
                 '    "clamp": Oracle("clamp"),\n',
                 '    "mish": Oracle("mish"),\n    "mish_bias": Oracle("mish", bias=True),\n',
-            ),
-        ),
-        GUIDE: edited(
-            GUIDE,
-            (
-                "| `sigmoid`, `sigmoid_bias`",
-                "| `mish`, `mish_bias` (*) | `x * tanh(ln(1 + exp(x)))` | `bias` for the second | |\n",
             ),
         ),
     }

@@ -7,10 +7,9 @@ from edits import insert_before
 
 API = "rocpy/cooperative/api/movement.py"
 BUILDER = "rocpy/cooperative/numba/movement.py"
-NAMES = "rocpy/cooperative/__init__.py"
 ORACLE = "rocpy/testing/primitives.py"
 PAGE = "docs/kernels/count.md"
-FILES = (API, BUILDER, NAMES, ORACLE, PAGE)
+FILES = (API, BUILDER, ORACLE, PAGE)
 
 RECORD = '''
 
@@ -146,12 +145,10 @@ TESTS = (
 
 def change(texts: dict[str, str]) -> dict[str, str]:
     """Return the files with the primitive."""
-    imported = insert_before(texts, NAMES, "    exchange,\n", "    count,\n")
     computed = insert_before(texts, ORACLE, "# By family of primitives.\n", COMPUTED)
     return {
-        API: texts[API] + RECORD,
+        API: insert_before(texts, API, '    "exchange",\n', '    "count",\n') + RECORD,
         BUILDER: texts[BUILDER] + BUILD,
-        NAMES: insert_before({NAMES: imported}, NAMES, '    "discontinuity",\n', '    "count",\n'),
         ORACLE: insert_before(
             {ORACLE: computed}, ORACLE, '    "memory": memory_oracle,\n', '    "count": count_oracle,\n'
         ),

@@ -9,6 +9,19 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import PHRASES, THREAD_DATA, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "exclusive_scan",
+    "exclusive_sum",
+    "inclusive_scan",
+    "inclusive_sum",
+    "max",
+    "min",
+    "reduce",
+    "reduce_batched",
+    "sum",
+]
+
 _REDUCE = "dtype items op all"
 _VALID = "valid_items\n    Number of participating threads, from rank 0 on, the same in each thread. Scalars only."
 

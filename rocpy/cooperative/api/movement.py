@@ -9,6 +9,19 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import SCALAR, THREAD_DATA, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "all",
+    "any",
+    "ballot",
+    "broadcast",
+    "exchange",
+    "load",
+    "match",
+    "shuffle",
+    "store",
+]
+
 
 @primitive("shuffle", "dtype mode", payloads=(SCALAR,))
 def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:

@@ -8,6 +8,15 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import primitive
 
+# What the package exports of this module.
+__all__ = [
+    "adjacent_difference",
+    "discontinuity",
+    "histogram",
+    "run_length_decode",
+    "run_length_decode_into",
+]
+
 _TILE = {
     "tile": (
         "tile_predecessor, tile_successor\n    The item before the group's first and the one after its last; only the "

@@ -9,6 +9,19 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import PHRASES, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "merge_sort_keys",
+    "merge_sort_pairs",
+    "radix_rank",
+    "radix_sort_keys",
+    "radix_sort_pairs",
+    "topk_max_keys",
+    "topk_max_pairs",
+    "topk_min_keys",
+    "topk_min_pairs",
+]
+
 _MERGE = {
     "op": (
         'op\n    ``"<"``, ``">"``, or a Python function of two keys: whether the first comes before the '

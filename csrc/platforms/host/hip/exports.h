@@ -9,7 +9,7 @@
 #define ROCPY_HOST_API extern "C" __attribute__((visibility("default")))
 
 #define ROCPY_FUNCTION(library, result, name, parameters, since) ROCPY_HOST_API result rocpy_host_##name parameters;
-#include "functions.def"
+#include "libraries.def"
 #include "hip_programs.def"
 #undef ROCPY_FUNCTION
 
