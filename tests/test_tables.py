@@ -83,7 +83,7 @@ def test_every_dtype_has_bounds_and_cases():
 
 
 def test_every_epilogue_is_in_the_case_list():
-    # A row without hipBLASLt's number is composed; tests/blaslt/test_fallback.py has its cases.
+    # A row without hipBLASLt's number is composed; tests/blaslt/fusion/test_fallback.py has its cases.
     native = [row.name for row in EPILOGUES.values() if row.enumerator is not None]
     assert rows_without(native, {case.epilogue or "default" for case in cases("quick")}) == []
 

@@ -69,10 +69,10 @@ def test_bounds_of_the_derivatives():
     assert smooth.curvature * 0.95 < np.abs(second).max() <= smooth.curvature
 '''
 TESTS = (
-    "tests/blaslt/test_oracles.py::test_every_epilogue_has_an_oracle_and_cases",
-    "tests/blaslt/test_matmul_cases.py::test_epilogues_without_an_enumerator_are_composed_or_refused[mish]",
-    "tests/blaslt/test_matmul_cases.py::test_epilogue_rows_agree_with_the_oracles[mish_bias]",
-    "tests/blaslt/test_supported.py",
+    "tests/blaslt/products/test_oracles.py::test_every_epilogue_has_an_oracle_and_cases",
+    "tests/blaslt/products/test_matmul_cases.py::test_epilogues_without_an_enumerator_are_composed_or_refused[mish]",
+    "tests/blaslt/products/test_matmul_cases.py::test_epilogue_rows_agree_with_the_oracles[mish_bias]",
+    "tests/blaslt/fusion/test_supported.py",
     "tests/jax/test_gradients.py::test_every_epilogue[mish_bias]",
     "tests/torch/test_gradients.py::test_every_epilogue[a0-b0-mish]",
     "tests/test_tables.py",

@@ -135,11 +135,11 @@ def test_count_is_compiled_for_a_gpu():
     assert coop.compile(kernel, "void(int64[::1],int64[::1])", "gfx942", threads=64).code
 '''
 TESTS = (
-    "tests/cooperative/test_primitives.py::test_a_record_is_complete[count]",
-    "tests/cooperative/test_primitives.py::test_examples_run[count]",
-    "tests/cooperative/test_primitives.py::test_public_functions_have_examples",
-    "tests/cooperative/test_kernel_pages.py::test_signatures_are_those_of_the_code[count.md]",
-    "tests/cooperative/test_kernel_pages.py::test_pictures_have_the_numbers_of_the_example[count.md]",
+    "tests/cooperative/primitives/test_primitives.py::test_a_record_is_complete[count]",
+    "tests/cooperative/primitives/test_primitives.py::test_examples_run[count]",
+    "tests/cooperative/primitives/test_primitives.py::test_public_functions_have_examples",
+    "tests/cooperative/primitives/test_kernel_pages.py::test_signatures_are_those_of_the_code[count.md]",
+    "tests/cooperative/primitives/test_kernel_pages.py::test_pictures_have_the_numbers_of_the_example[count.md]",
 )
 
 

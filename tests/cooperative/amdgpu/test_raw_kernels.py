@@ -336,7 +336,7 @@ DEVICE struct { Group_ x; } blockIdx;
 
 def test_the_guides_examples():
     """They compile, and the eight best logits are found."""
-    page = Path(__file__).parents[2] / "docs/guides/kernels-on-amd.md"
+    page = Path(__file__).parents[3] / "docs/guides/kernels-on-amd.md"
     texts = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(texts) == 2
     made = [compiled(HIP + text, "gfx1201", "-I", str(device_library.header_folder())) for text in texts]

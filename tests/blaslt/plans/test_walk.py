@@ -16,7 +16,7 @@ import rocpy
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import _live, database
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = Path(rocpy.__file__).parent
 PAGE = ROOT / "docs" / "developing" / "walk.md"
 FILE = re.compile(r"^\| `((?:rocpy|csrc)/[^`]+)` \|", re.MULTILINE)

@@ -10,7 +10,7 @@ import numpy as np
 import rocpy
 from rocpy import rccl
 
-EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "one_shot_all_reduce.py"
+EXAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples" / "one_shot_all_reduce.py"
 
 
 def one_shot(comm):

@@ -16,7 +16,7 @@ from rocpy.cooperative.amdgpu import device_library
 from rocpy.cooperative.api.table import PRIMITIVES
 from rocpy.testing import amdgpu
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "kernels"
+FOLDER = Path(__file__).resolve().parents[3] / "docs" / "kernels"
 PAGES = {
     path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")) if path.name != "README.md"
 }

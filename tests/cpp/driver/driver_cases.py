@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 # The package itself would open compiled modules, which need not exist here.
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _package = types.ModuleType("rocpy_testing")
 _package.__path__ = [str(_ROOT / "rocpy" / "testing")]
 sys.modules["rocpy_testing"] = _package

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A device with memory of its own: part of this folder again, where arrays in CPU memory are copied there and back."""
+"""A device with memory of its own: part of tests/blaslt again, where arrays in CPU memory are copied there and back."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from presented import skip_without
 
 import rocpy
 
-HERE = Path(__file__).resolve().parent
-PARTS = ("test_explain.py", "test_plans.py", "test_scales.py")
+FOLDER = Path(__file__).resolve().parents[1]
+PARTS = ("fusion/test_explain.py", "plans/test_plans.py", "scales/test_scales.py")
 MORE_PARTS = (
-    "test_complex.py",
-    "test_grouped.py",
-    "test_mx.py",
-    "test_out_dtype.py",
-    "test_shapes.py",
-    "test_shapes_bias.py",
-    "test_supported.py",
+    "fusion/test_supported.py",
+    "products/test_complex.py",
+    "products/test_grouped.py",
+    "products/test_out_dtype.py",
+    "products/test_shapes.py",
+    "products/test_shapes_bias.py",
+    "scales/test_mx.py",
 )
 
 
@@ -34,8 +34,8 @@ def test_part_of_the_folder_with_operands_that_must_be_copied(parts):
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not slow"]
-        + [str(HERE / part) for part in parts],
-        cwd=HERE.parent.parent,
+        + [str(FOLDER / part) for part in parts],
+        cwd=FOLDER.parent.parent,
         env={**os.environ, "ROCPY_HOST_STAGING": "1"},
         capture_output=True,
         text=True,

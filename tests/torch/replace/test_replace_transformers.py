@@ -281,7 +281,7 @@ GUIDE = {
 
 @pytest.mark.parametrize("name", GUIDE)
 def test_what_the_guide_names_is_fused(name):
-    guide = (Path(__file__).parents[2] / "docs/guides/torch.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs/guides/torch.md").read_text(encoding="utf-8")
     assert name in guide
     report = rt.replace_linear(GUIDE[name]())
     assert len(report.fused) == 2, report
