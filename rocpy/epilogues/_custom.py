@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rocpy.blaslt.model.epilogues import UserEpilogue
-from rocpy.epilogues._evaluate import evaluate
-from rocpy.epilogues._expression import Expression, with_bias
-from rocpy.epilogues._gradient import Gradient, gradient_of
-from rocpy.epilogues._trace import trace
+from rocpy.epilogues.expressions.evaluate import evaluate
+from rocpy.epilogues.expressions.expression import Expression, with_bias
+from rocpy.epilogues.expressions.gradient import Gradient, gradient_of
+from rocpy.epilogues.tracing.trace import trace
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["CustomEpilogue", "epilogue"]

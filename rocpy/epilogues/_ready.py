@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rocpy.epilogues._custom import CustomEpilogue
-from rocpy.epilogues._expression import Builder
-from rocpy.epilogues._types import category, name_of
+from rocpy.epilogues.expressions.expression import Builder
+from rocpy.epilogues.expressions.types import category, name_of
 from rocpy.errors import InvalidProblemError
 
 __all__ = [
@@ -151,6 +151,6 @@ def interleave(gate: Any, up: Any) -> Any:
     """
     if tuple(gate.shape) != tuple(up.shape):
         raise InvalidProblemError(f"gate: shape {tuple(gate.shape)}, up: shape {tuple(up.shape)}; they must be equal")
-    from rocpy.epilogues._evaluate import interleaved
+    from rocpy.epilogues.expressions.evaluate import interleaved
 
     return interleaved(gate, up)

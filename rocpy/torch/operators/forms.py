@@ -13,7 +13,7 @@ from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.epilogues._evaluate import is_number
+from rocpy.epilogues.expressions.evaluate import is_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.custom_products import composed, operator
 from rocpy.torch.operators.grouped import covered_by, grouped

@@ -220,8 +220,8 @@ def files_of_a_first_call(call, a, b, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "enters"),
     [
-        (call_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/call.pyx"}),
-        (execute_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/plan.py"}),
+        (call_with_an_epilogue, {"rocpy/epilogues/tracing/trace.py", "rocpy/blaslt/custom/call.pyx"}),
+        (execute_with_an_epilogue, {"rocpy/epilogues/tracing/trace.py", "rocpy/blaslt/custom/plan.py"}),
         (tune_on_first_use, {"rocpy/blaslt/front/function.pyx", "rocpy/tuning/_trials.py"}),
         (tune_a_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
         (tune_a_composed_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),

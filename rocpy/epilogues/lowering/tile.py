@@ -6,9 +6,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from rocpy.epilogues._expression import Expression, Node
-from rocpy.epilogues._resolve import Pending, Resolved
-from rocpy.epilogues._types import category
+from rocpy.epilogues.expressions.expression import Expression, Node
+from rocpy.epilogues.expressions.resolve import Pending, Resolved
+from rocpy.epilogues.expressions.types import category
 from rocpy.errors import UnsupportedError
 
 __all__ = ["Code", "encode"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocpy.epilogues._types import NAMES
+from rocpy.epilogues.expressions.types import NAMES
 
 __all__ = ["CASTS", "CHANGES_RANK", "FUNCTIONS", "canonical"]
 

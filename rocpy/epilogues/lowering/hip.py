@@ -7,8 +7,8 @@ import functools
 import math
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Pending, Resolved
-from rocpy.epilogues._types import category
+from rocpy.epilogues.expressions.resolve import Pending, Resolved
+from rocpy.epilogues.expressions.types import category
 from rocpy.errors import UnsupportedError
 
 __all__ = ["HipKernel", "block_threads", "kernel_source"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocpy.epilogues._evaluate import evaluate, reduced, type_of
-from rocpy.epilogues._expression import Builder, Expression
-from rocpy.epilogues._types import category
+from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
+from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.expressions.types import category
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Gradient", "gradient_of"]

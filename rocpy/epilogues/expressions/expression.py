@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocpy.epilogues._operations import OPERATIONS
-from rocpy.epilogues._types import ARRAY, NAMES, NUMBER, category, result_type
+from rocpy.epilogues.expressions.operations import OPERATIONS
+from rocpy.epilogues.expressions.types import ARRAY, NAMES, NUMBER, category, result_type
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Builder", "Expression", "Node", "with_bias"]

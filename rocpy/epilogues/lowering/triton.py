@@ -21,9 +21,9 @@ from typing import Any
 
 from rocpy._messages.distribution import install_command
 from rocpy.epilogues._custom import CustomEpilogue
-from rocpy.epilogues._resolve import Resolved, resolve
-from rocpy.epilogues._triton_source import INPUT_KINDS, KernelText, kernel_text
-from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, name_of
+from rocpy.epilogues.expressions.resolve import Resolved, resolve
+from rocpy.epilogues.expressions.types import ARRAY, NUMBER, ZERO_DIM, name_of
+from rocpy.epilogues.lowering.triton_source import INPUT_KINDS, KernelText, kernel_text
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.runtime import _disk_cache
 

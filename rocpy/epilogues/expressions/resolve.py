@@ -8,8 +8,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rocpy.epilogues._expression import Builder, Expression
-from rocpy.epilogues._types import category, compute_type
+from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.expressions.types import category, compute_type
 
 __all__ = ["Pending", "Resolved", "resolve"]
 

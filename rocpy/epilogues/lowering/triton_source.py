@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Pending, Resolved
-from rocpy.epilogues._types import NUMBER, category, compute_type, promote
+from rocpy.epilogues.expressions.resolve import Pending, Resolved
+from rocpy.epilogues.expressions.types import NUMBER, category, compute_type, promote
 from rocpy.errors import UnsupportedError
 
 __all__ = ["INPUT_KINDS", "Argument", "KernelText", "kernel_text"]
@@ -186,7 +186,7 @@ class _Body:
 
 
 def _saturated(name: str, source: str, dtype: str) -> str:
-    from rocpy.epilogues._evaluate import _limits
+    from rocpy.epilogues.expressions.evaluate import _limits
 
     low, high = _limits(dtype, source)
     return f"tl.minimum(tl.maximum({name}, {low!r}), {high!r})"

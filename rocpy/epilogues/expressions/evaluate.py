@@ -14,8 +14,8 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
-from rocpy.epilogues._expression import Expression, Node
-from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
+from rocpy.epilogues.expressions.expression import Expression, Node
+from rocpy.epilogues.expressions.types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -140,7 +140,7 @@ def _converted(arrays: Any, value: Any, dtype: str) -> Any:
 
 
 def _widest(names: Sequence[str]) -> str:
-    from rocpy.epilogues._types import promote
+    from rocpy.epilogues.expressions.types import promote
 
     return functools.reduce(promote, names)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.epilogues._expression import Builder, Expression, Node
+from rocpy.epilogues.expressions.expression import Builder, Expression, Node
 
 __all__ = ["NativeForm", "match", "nearest"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from rocpy.epilogues import _vocabulary
-from rocpy.epilogues._expression import Builder, Expression
-from rocpy.epilogues._names import CASTS, CHANGES_RANK, canonical, shown
-from rocpy.epilogues._writer import TypeOf, Value, Writer
+from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.tracing import vocabulary as _vocabulary
+from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, canonical, shown
+from rocpy.epilogues.tracing.writer import TypeOf, Value, Writer
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 
 __all__ = ["Traced", "trace"]

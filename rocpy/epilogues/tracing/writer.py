@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocpy.epilogues._expression import Builder
-from rocpy.epilogues._types import name_of
+from rocpy.epilogues.expressions.expression import Builder
+from rocpy.epilogues.expressions.types import name_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["TypeOf", "Value", "Writer"]
