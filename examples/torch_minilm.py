@@ -34,8 +34,8 @@ SENTENCES = (
     "Shares fell sharply today.",
     "The stock market lost ground after the central bank had raised its rates for the third time this year.",
 )
-# Both models round equally often, with sums in different orders: against the same model in float64, rocpy's error may be
-# a few times torch's, whose largest of some thousand entries is one draw.
+# Both models round equally often, with sums in different orders: compared with the same model in float64, rocpy's error
+# may be a few times torch's, of which the largest of some thousand entries is a single sample.
 FACTOR = 4.0
 
 
