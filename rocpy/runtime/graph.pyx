@@ -19,8 +19,9 @@ _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 cdef class Graph(Owner):
     """Work of a stream, captured once and launched many times (hipGraphInstantiate, hipGraphLaunch, hipGraphExecDestroy).
 
-    Created by :meth:`rocpy.Stream.capture`. Nothing runs in the ``with`` block: the work submitted to the stream, and to streams that join it through events,
-    becomes the graph. Each launch then reads the operands as they are at that time and writes to the same results; the graph keeps them alive.
+    Created by :meth:`rocpy.Stream.capture`. Nothing runs in the ``with`` block: the work submitted to the stream, and to streams that
+    join it through events, becomes the graph. Each launch then reads the operands as they are at that time and writes to the same
+    results; the graph keeps them alive.
 
     Parameters
     ----------

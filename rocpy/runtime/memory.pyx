@@ -123,7 +123,8 @@ cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* exten
 cdef class Buffer:
     """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
 
-    It supports DLPack in both directions. On the host platform it is CPU memory and is exported as such, after the device has finished its work.
+    It supports DLPack in both directions. On the host platform it is CPU memory and is exported as such, after the device has finished
+    its work.
 
     Parameters
     ----------
@@ -471,7 +472,8 @@ cdef class Buffer:
     def close(self):
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
-        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last of them has finished.
+        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last of them has
+        finished.
         """
         if self.closed:
             return

@@ -34,11 +34,11 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Host scalars: complex for complex operands, integers for integer results without scales; ``beta`` defaults to 1 if ``c`` is passed. With
-        ``beta=0``, ``c`` is not read.
+        Host scalars: complex for complex operands, integers for integer results without scales; ``beta`` defaults to 1 if ``c`` is
+        passed. With ``beta=0``, ``c`` is not read.
     epilogue
-        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function decorated with :func:`rocpy.epilogue`; if it returns a tuple, matmul returns
-        a tuple, and ``out`` is one.
+        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function decorated with :func:`rocpy.epilogue`; if it returns a
+        tuple, matmul returns a tuple, and ``out`` is one.
     bias
         For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
         unless that shape means ``(batch, N)``.
@@ -50,16 +50,16 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Inputs of an epilogue created by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
     scale_a, scale_b
         Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
-        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: pass one with all batch axes. For the
-        MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are
-        required, except for int8 products with integer results; pass 1.0 for unscaled values.
+        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: pass one with all
+        batch axes. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape ``(..., M, K / 32)``
+        and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for unscaled values.
     scale_c, scale_d
         Numbers by which a c of 8-bit floats is multiplied, and a result of 8-bit floats before it is rounded.
     amax
         Whether to return ``"amax"`` in the dict, the largest magnitude of the result before ``scale_d``; for operands of 8 bits or fewer.
     dtype
-        Element type of the result: that of ``a`` by default; float16 and bfloat16 products can also return float32. 8-bit and narrower floats return bfloat16
-        by default, int8 returns int32.
+        Element type of the result: that of ``a`` by default; float16 and bfloat16 products can also return float32. 8-bit and narrower
+        floats return bfloat16 by default, int8 returns int32.
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
@@ -69,8 +69,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     algorithm
         A :class:`rocpy.blaslt.Algorithm` of this problem, instead of the first.
     autotune
-        ``True``: measure this problem's algorithms now, unless they have been measured before, and store the choice; ``False``: neither measure nor use
-        measurements; ``None``: as set by :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE``.
+        ``True``: measure this problem's algorithms now, unless they have been measured before, and store the choice; ``False``: neither
+        measure nor use measurements; ``None``: as set by :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE``.
     stream
         Stream that orders the product; ``None``: the current stream of the operands' framework.
 

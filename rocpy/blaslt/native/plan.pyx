@@ -124,8 +124,8 @@ cdef class Matmul(Planned):
         out
             Array that receives the result.
         algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If the product has not been
-            planned, it is planned first.
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If
+            the product has not been planned, it is planned first.
         stream
             Stream that orders the product, instead of the one given at construction.
 
@@ -301,10 +301,19 @@ cdef class Matmul(Planned):
             self.busy = False
 
     cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
-        """Replace operands, factors and scales; a refused call changes nothing. `same`: they are the previous ones, and their memory is read again.""" cdef
-        Operands fresh cdef Scales scales = self.scales cdef MatmulFactors factors = self.factors cdef Weight weight = self.weight cdef WeightSnapshot taken =
-        self.taken cdef object scale_a, scale_b, scale_c, scale_d cdef DefaultFpEnvironment environment environment.hold() named = dict(self.operand_arrays)
-        scale_a, scale_b, scale_c, scale_d = new_scales if "b" in changes and not same:
+        """Replace operands, factors and scales; a refused call changes nothing. `same`: they are the previous ones, and their memory is
+        read again."""
+        cdef Operands fresh
+        cdef Scales scales = self.scales
+        cdef MatmulFactors factors = self.factors
+        cdef Weight weight = self.weight
+        cdef WeightSnapshot taken = self.taken
+        cdef object scale_a, scale_b, scale_c, scale_d
+        cdef DefaultFpEnvironment environment
+        environment.hold()
+        named = dict(self.operand_arrays)
+        scale_a, scale_b, scale_c, scale_d = new_scales
+        if "b" in changes and not same:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
             taken = <WeightSnapshot>(<WeightOperand>b).read() if isinstance(b, WeightOperand) else None

@@ -21,9 +21,9 @@ from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, 
 def sources_may_have_changed():
     """Notify every Weight that its torch tensors may have changed without a change of their version.
 
-    This increments a counter, which each product checks with one integer comparison; a Weight of a torch tensor is then read again at its next product. Weights
-    of other arrays are not affected. It is meant for hooks that run after optimizer steps: torch's fused optimizers change parameters without changing their
-    version counters.
+    This increments a counter, which each product checks with one integer comparison; a Weight of a torch tensor is then read again at its
+    next product. Weights of other arrays are not affected. It is meant for hooks that run after optimizer steps: torch's fused optimizers
+    change parameters without changing their version counters.
 
     Notes
     -----
@@ -43,12 +43,13 @@ cdef class Weight(WeightOperand):
     Parameters
     ----------
     w
-        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. The array is kept for export and for repacking.
+        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. The array is kept for export and for
+        repacking.
     bias
         Length N; used by epilogues with a bias if the call does not pass one.
     scale
-        ``scale_b`` of every product with this weight, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX formats, the block
-        scales of ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
+        ``scale_b`` of every product with this weight, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX
+        formats, the block scales of ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
     layout
         ``"kn"`` or ``"nk"``.
 
@@ -64,10 +65,11 @@ cdef class Weight(WeightOperand):
     Each product keeps the copy that it reads until it finishes, on streams and in graphs too: any number of threads may multiply by, refresh
     and close one Weight. ``refresh()`` replaces the packed copy; closing lets running products finish.
 
-    Changes of a torch tensor are detected by its version counter and after each optimizer step (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and it
-    is read again at the next product; block scales are packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what
-    ``fully_shard`` gathers into a parameter. Other arrays are copied here, in addition to the packed memory. After such a write, and after changing another
-    array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns if that was forgotten. Pickling stores the arrays themselves.
+    Changes of a torch tensor are detected by its version counter and after each optimizer step
+    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and it is read again at the next product; block scales are packed with it.
+    Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a parameter.
+    Other arrays are copied here, in addition to the packed memory. After such a write, and after changing another array, call
+    :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns if that was forgotten. Pickling stores the arrays themselves.
 
     References
     ----------
@@ -202,7 +204,7 @@ cdef class Weight(WeightOperand):
         return (<WeightSnapshot>self.read()).matrix()
 
     def close(self):
-        """Free the packed memory after the last product that uses it. Closing twice has no effect; using the weight afterwards raises ClosedError."""
+        """Free the packed memory after the last product that uses it. Closing twice has no effect; later use raises ClosedError."""
         cdef WeightSnapshot before
         with cython.critical_section(self):
             before = self.published

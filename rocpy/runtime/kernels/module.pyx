@@ -148,8 +148,8 @@ cdef class Kernel:
         grid, block : int or sequence of int
             Blocks of the grid and threads of a block, up to three extents each.
         *arguments
-            The kernel's arguments: Python's int as 64 bits, float as double, bool as a byte; numpy scalars and ctypes objects as they are; arrays with DLPack,
-            including Buffers, and None as pointers. They are kept alive until the kernel has finished.
+            The kernel's arguments: Python's int as 64 bits, float as double, bool as a byte; numpy scalars and ctypes objects as they
+            are; arrays with DLPack, including Buffers, and None as pointers. They are kept alive until the kernel has finished.
         shared_bytes : int
             Dynamic shared memory of a block, in bytes.
         stream : stream, optional
