@@ -83,7 +83,7 @@ hipError_t rocpy_host_rocpyExtRowIsHidden(const char *function, int *hidden) {
   *hidden = 0;
   for (const auto &row : rocpy_host::rows) {
     if (std::strcmp(row.name, function) != 0) continue;
-    *hidden = row.since > presented(row.library);
+    *hidden = row.since > rocpy_host::presented(row.library);
     return hipSuccess;
   }
   return hipErrorInvalidValue;
