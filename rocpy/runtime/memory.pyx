@@ -472,8 +472,7 @@ cdef class Buffer:
     def close(self):
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
-        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last of them has
-        finished.
+        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last use.
         """
         if self.closed:
             return
