@@ -167,7 +167,7 @@ def test_pairs_of_columns(shape):
         near(seen, silu(wide @ gate + bias[::2]) * (wide @ up + bias[1::2]), 4 * k)
     (seen,) = product(np.stack((a, 2 * a)), b, program=swiglu, bias=bias)
     near(seen[1], silu(2 * wide @ gate + bias[::2]) * (2 * wide @ up + bias[1::2]), 16 * k)
-    with pytest.raises(rocpy.InvalidProblemError, match="N is odd"):
+    with pytest.raises(rocpy.InvalidProblemError, match="N must be even"):
         product(a, draw(5, k, 7), program=swiglu)
 
 
