@@ -19,8 +19,9 @@ JAX ?= $(TESTED_JAX)
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # What queues work on streams, or waits for it: the product's tests, and those of communicators.
 STRESS_TESTS := $(addprefix tests/,interop/test_streams.py rccl/test_cases.py rccl/test_windows.py rccl/test_captures.py) \
-  $(addprefix tests/platform/test_,graph_nodes.py programs.py) \
-  $(addprefix tests/blaslt/test_,streams.py graphs.py plans.py grouped.py foreign_captures.py refused_launches.py) \
+  $(addprefix tests/platform/,hip/test_graph_nodes.py test_programs.py) \
+  $(addprefix tests/blaslt/plans/test_,streams.py graphs.py plans.py foreign_captures.py) \
+  $(addprefix tests/blaslt/,products/test_grouped.py fusion/test_refused_launches.py) \
   $(addprefix tests/threads/test_,plans.py buffers.py weight_operations.py)
 # How many processes share the tests; the tests of one file stay in one process.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -99,8 +100,9 @@ test-stress: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/t
 	$(call each,ROCPY_HOST_STRESS,$(SEEDS),$(STRESS_TESTS))
 
 # Of an installed ROCm with a device: what a stand-in for the device cannot have is left out by the tests themselves.
-AMD_TESTS := $(addprefix tests/blaslt/test_,matmul_cases.py aux.py dtype.py shapes.py shapes_bias.py scales.py types.py complex.py fallback.py \
-  plans.py forced.py weight.py supported.py explain.py out_dtype.py) tests/tuning
+AMD_TESTS := $(addprefix tests/blaslt/products/test_,matmul_cases.py aux.py dtype.py shapes.py shapes_bias.py types.py complex.py forced.py out_dtype.py) \
+  $(addprefix tests/blaslt/fusion/test_,fallback.py supported.py explain.py) \
+  $(addprefix tests/blaslt/,plans/test_plans.py scales/test_scales.py weights/test_weight.py) tests/tuning
 .PHONY: test-amd
 test-amd: $(STAMPS)/package $(STAMPS)/test ## Run the self-test and the product's tests on the ROCm in a folder: make test-amd ROCM=/opt/rocm
 	@test -n "$(ROCM)" || { echo "make test-amd ROCM=FOLDER: name the folder of a ROCm, as /opt/rocm"; exit 2; }
@@ -150,6 +152,7 @@ docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs bu
 	$(PY) tools/tables/dtype_table.py --check
 	$(PY) tools/tables/readme_table.py --check
 	$(PY) tools/tables/support_table.py --check
+	$(PY) tools/tables/epilogue_table.py --check
 	$(PY) tools/tables/emulator_table.py --check
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md --check
 	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
@@ -204,7 +207,7 @@ examples: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/examples ## Run the example
 	$(PY) examples/torch_minilm.py
 	$(PY) examples/finetune.py --plot build/finetune.png
 	$(PY) examples/lora_llama.py
-	$(PY) -m pytest -q -m "" tests/torch/test_replace_transformers.py tests/torch/test_replace_experts.py tests/distributed/test_trainers.py $(ARGS)
+	$(PY) -m pytest -q -m "" tests/torch/replace/test_replace_transformers.py tests/torch/replace/test_replace_experts.py tests/distributed/test_trainers.py $(ARGS)
 
 .PHONY: lock
 lock: $(STAMPS)/build ## Write requirements/locked, with the hashes of all packages, from requirements/*.txt
@@ -218,6 +221,7 @@ tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/tables/dtype_table.py
 	$(PY) tools/tables/readme_table.py
 	$(PY) tools/tables/support_table.py
+	$(PY) tools/tables/epilogue_table.py
 	$(PY) tools/tables/emulator_table.py
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md
 	$(PY) tools/tables/primitives_table.py

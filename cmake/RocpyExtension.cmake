@@ -15,7 +15,7 @@ file(GLOB ROCPY_ROWS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/abi/*.def)
 add_custom_command(
   OUTPUT ${ROCPY_GENERATED}/abi.pxd
   COMMAND Python::Interpreter ${CMAKE_SOURCE_DIR}/tools/generate_abi.py pxd ${ROCPY_GENERATED}/abi.pxd
-  DEPENDS ${CMAKE_SOURCE_DIR}/tools/generate_abi.py ${CMAKE_SOURCE_DIR}/csrc/core/platform/libraries.def ${CMAKE_SOURCE_DIR}/tools/abi_libraries.py ${CMAKE_SOURCE_DIR}/tools/abi_pxd.py ${ROCPY_ROWS}
+  DEPENDS ${CMAKE_SOURCE_DIR}/tools/generate_abi.py ${CMAKE_SOURCE_DIR}/tools/abi_libraries.py ${CMAKE_SOURCE_DIR}/tools/abi_pxd.py ${ROCPY_ROWS}
   VERBATIM)
 add_custom_target(rocpy_abi_pxd DEPENDS ${ROCPY_GENERATED}/abi.pxd)
 

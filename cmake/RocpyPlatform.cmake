@@ -21,7 +21,7 @@ function(rocpy_platform name)
   set(abi ${ROCPY_SOURCE_ROOT}/csrc/abi)
   set(generator ${ROCPY_SOURCE_ROOT}/tools/generate_abi.py)
   file(GLOB rows CONFIGURE_DEPENDS ${abi}/*.def)
-  list(APPEND rows ${ROCPY_SOURCE_ROOT}/csrc/core/platform/libraries.def ${ROCPY_SOURCE_ROOT}/tools/abi_libraries.py)
+  list(APPEND rows ${ROCPY_SOURCE_ROOT}/tools/abi_libraries.py)
   find_package(Threads REQUIRED)
 
   # -z nodelete: worker threads may run this code until the process ends.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fine-tunes all-MiniLM-L6-v2 to tell what a question asks for, by rocpy and by torch, and draws both loss curves.
+"""Fine-tunes all-MiniLM-L6-v2 as a classifier of questions, with rocpy and with torch, and draws both loss curves.
 
     pip install '.[examples]'
     python examples/finetune.py --plot loss.png
@@ -46,17 +46,17 @@ UNIT, LONGEST_SUM, FACTOR = 2.0**-24, 1536, 8.0
 
 
 class Classifier(nn.Module):
-    """The model's sentence vector, and a layer that names the type of question."""
+    """The model's sentence vector, and a layer that classifies the question."""
 
     def __init__(self, encoder: BertModel, types: int) -> None:
         super().__init__()
         self.encoder, self.head = encoder, nn.Linear(encoder.config.hidden_size, types)
-        # A table of 30522 words is nothing to learn from a few hundred questions.
+        # A few hundred questions are too few to train a table of 30522 words.
         self.encoder.embeddings.requires_grad_(False)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Return the scores of each type."""
-        # Vectors of length 1 are close to each other; a temperature lets the layer tell them apart soon.
+        # Vectors of length 1 are close to each other; a temperature lets the layer separate them sooner.
         return self.head(10.0 * embed(self.encoder, batch))
 
 
@@ -67,7 +67,7 @@ def questions() -> list[tuple[str, str]]:
 
 
 def train(model: Classifier, batches: list[tuple[dict[str, Tensor], Tensor]], rate: float) -> tuple[list[float], float]:
-    """Return each step's loss, and the seconds that all took."""
+    """Return the loss of each step, and the total time in seconds."""
     # Without dropout: its random numbers are the same in each run, but not for another dtype.
     model.eval()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate, momentum=0.9)
@@ -83,7 +83,7 @@ def train(model: Classifier, batches: list[tuple[dict[str, Tensor], Tensor]], ra
 
 
 def accuracy(model: Classifier, batch: dict[str, Tensor], labels: Tensor) -> float:
-    """Return how many of the questions are told right, as a fraction."""
+    """Return the fraction of questions that are classified correctly."""
     with torch.no_grad():
         return float((model(batch).argmax(1) == labels).double().mean())
 
@@ -98,7 +98,7 @@ def bounds(torchs: list[float], exact: list[float], longest_sum: int = LONGEST_S
 
 
 def draw(path: Path, losses: dict[str, list[float]], limits: list[float]) -> None:
-    """Save the loss curves, and below them how far they are from the exact one, with the bound."""
+    """Save the loss curves, and below them their distance from the exact one, with the bound."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -119,7 +119,7 @@ def draw(path: Path, losses: dict[str, list[float]], limits: list[float]) -> Non
 
 
 def main() -> int:
-    """Train three times, compare, and return 0 if rocpy's losses are within the bound and all layers were its own."""
+    """Train three times, compare, and return 0 if rocpy's losses are within the bound and it computed all layers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch", type=int, default=12, help="questions in a step")
@@ -170,14 +170,14 @@ def main() -> int:
         document |= {"replaced": len(report.replaced), "fused": len(report.fused)}
         print(json.dumps(document))
         return 0 if good else 1
-    print(f"{len(rows)} questions of {len(types)} types, {len(rows) - 60} to learn from, 60 held out")
-    print(f"{len(report.replaced)} layers by rocpy, {len(report.fused)} with their activation")
+    print(f"{len(rows)} questions of {len(types)} types, {len(rows) - 60} for training, 60 held out")
+    print(f"{len(report.replaced)} layers computed by rocpy, {len(report.fused)} with their activation")
     for step in sorted({0, steps // 4, steps // 2, 3 * steps // 4, steps - 1}):
         values = "  ".join(f"{name} {losses[name][step]:.6f}" for name in ("rocpy", "torch", "exact"))
         print(f"step {step + 1:3d}: loss  {values}  bound {limits[step]:.1e}")
     print(f"largest difference from float64, over its bound: {max(ratios):.2f}")
-    print(f"told right of those held out: {before:.0%} before; " + ", ".join(f"{right[n]:.0%} by {n}" for n in right))
-    print(f"{seconds['rocpy']:.1f} s by rocpy, {seconds['torch']:.1f} s by torch")
+    print(f"accuracy on those held out: {before:.0%} before; " + ", ".join(f"{right[n]:.0%} with {n}" for n in right))
+    print(f"{seconds['rocpy']:.1f} s with rocpy, {seconds['torch']:.1f} s with torch")
     print(f"{counts.layers} products of layers, {counts.gradients} of gradients through rocpy")
     return 0 if good else 1
 

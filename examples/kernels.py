@@ -11,13 +11,13 @@ import numpy as np
 from rocpy import cooperative as coop
 
 THREADS = 64
-ITEMS = 16  # of each thread; a row has at most THREADS * ITEMS
+ITEMS = 16  # per thread; a row has at most THREADS * ITEMS
 K = 8
 
 
 @coop.jit(cache=True)
 def softmax(x, out):
-    """Softmax of each row: one block a row, whose items stay in the threads."""
+    """Softmax of each row: one block per row, whose items stay in registers."""
     block, row, n = coop.this_block(), coop.blockIdx.x, x.shape[1]
     items = coop.ThreadData(ITEMS, np.float32)
     coop.load(block, x[row], items, algorithm="striped", valid_items=n, oob_default=-np.inf)
@@ -32,7 +32,7 @@ def softmax(x, out):
 
 @coop.jit(cache=True)
 def layer_norm(x, weight, bias, epsilon, out):
-    """Layer norm of each row: mean first, then the squares of what is left, which cancel nothing."""
+    """Layer norm of each row: the mean first, then the squares of the differences from it, without cancellation."""
     block, row, n = coop.this_block(), coop.blockIdx.x, x.shape[1]
     mean = np.float32(0)
     for j in range(coop.threadIdx.x, n, coop.blockDim.x):
@@ -48,14 +48,14 @@ def layer_norm(x, weight, bias, epsilon, out):
 
 @coop.jit(cache=True)
 def top_logits(logits, best, places):
-    """The K greatest of each row, tile by tile: the best so far compete with each new tile."""
+    """The K greatest of each row, tile by tile: the best so far are merged with each new tile."""
     block, row, n = coop.this_block(), coop.blockIdx.x, logits.shape[1]
     size, rank = coop.blockDim.x, coop.threadIdx.x
     held, where = coop.ThreadData(2, np.float32), coop.ThreadData(2, np.int32)
     kept, place = np.float32(-np.inf), np.int32(-1)
     for tile in range(0, n, size):
         i = tile + rank
-        # The old ones first: among equal logits the earlier place wins.
+        # The earlier ones first: of equal logits the one with the lower index wins.
         held[0], where[0] = kept, place
         held[1], where[1] = (logits[row, i], np.int32(i)) if i < n else (np.float32(-np.inf), np.int32(n))
         held = coop.exchange(block, held, "striped_to_blocked")
@@ -103,7 +103,7 @@ def agreement(rows: int = 64, columns: int = 1000, vocabulary: int = 3000, seed:
 
 
 def main() -> int:
-    """Print how far each kernel is from torch, in units of its bound."""
+    """Print the difference of each kernel from torch, relative to its bound."""
     worst = 0.0
     for name, ratio in agreement().items():
         worst = max(worst, ratio)

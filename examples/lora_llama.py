@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Trains LoRA adapters of a small random Llama by PEFT and transformers' Trainer, with and without rocpy.
+"""Trains LoRA adapters of a small random Llama with PEFT and transformers' Trainer, with and without rocpy.
 
     pip install '.[examples]'
     python examples/lora_llama.py
@@ -36,7 +36,7 @@ HIDDEN, INTERMEDIATE = 128, 344
 
 
 class Letters(Dataset):
-    """The text in pieces of one length, a number for each letter."""
+    """The text in sequences of equal length, one number for each letter."""
 
     def __init__(self, length: int = 64) -> None:
         text = TEXT.read_text(encoding="utf-8")
@@ -99,12 +99,12 @@ def run(
 
 
 def main() -> int:
-    """Train three times, compare, and return 0 if the losses agree and every layer was rocpy's."""
+    """Train three times, compare, and return 0 if the losses agree and rocpy computed every layer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
-    # Of the packages' own, about settings that this program leaves as they are.
+    # Warnings of the packages themselves, about settings that this program does not change.
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     data = Letters()
@@ -113,7 +113,7 @@ def main() -> int:
     with rt.counters() as counts:
         ours, report = run(data, arguments.steps, by_rocpy=True)
     assert report is not None
-    # PEFT keeps a copy of each layer that it trains whole, and runs one of the two.
+    # PEFT keeps a copy of each layer that it trains completely, and runs one of the two.
     layers = [row for row in report.replaced if "original_module" not in row.name]
     complete = counts.layers == arguments.steps * len(layers)
     fused = counts.activations == arguments.steps * len(report.fused)
@@ -128,7 +128,7 @@ def main() -> int:
         return 0 if good else 1
     print(report)
     for step in sorted({0, len(ours) // 2, len(ours) - 1}):
-        print(f"step {step + 1:3d}: loss {ours[step]:.4f} by rocpy, {theirs[step]:.4f} by torch")
+        print(f"step {step + 1:3d}: loss {ours[step]:.4f} with rocpy, {theirs[step]:.4f} with torch")
     print(f"largest difference from float64, over its bound: {ratio:.2f}")
     print(f"{counts.layers} products of layers through rocpy, {counts.activations} of them with their activation")
     return 0 if good else 1

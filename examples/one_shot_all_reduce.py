@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A collective of one's own: an all-reduce by windows, in which each rank reads the memory of the others."""
+"""A custom collective: an all-reduce with windows, in which each rank reads the memory of the others."""
 
 import threading
 
@@ -23,7 +23,7 @@ def all_reduce(comm: rccl.Communicator, window: rccl.Window, x: np.ndarray) -> n
 
 
 def work(comm: rccl.Communicator) -> float:
-    """Sum twice; give the largest difference from RCCL's own result."""
+    """Sum twice; return the largest difference from RCCL's own result."""
     rng = np.random.default_rng(comm.rank)
     with comm.window(comm.empty((1024,), "float32", window=True)) as window:
         inputs = [rng.standard_normal(1024, dtype=np.float32) for _ in range(2)]

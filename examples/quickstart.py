@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The public calls in one page: the function form, a plan, a packed weight, and what rocpy says about its choice."""
+"""The public calls on one page: the function form, a plan, a packed weight, and the explanation of a choice."""
 
 import numpy as np
 
@@ -10,11 +10,11 @@ a = rng.standard_normal((64, 768), dtype=np.float32)
 b = rng.standard_normal((768, 3072), dtype=np.float32) / 28
 bias = rng.standard_normal(3072, dtype=np.float32)
 
-# Function form: plans are kept, so that a second call with the same shapes does no planning.
+# Function form: plans are cached, so that a second call with the same shapes does no planning.
 d = rocpy.matmul(a, b, epilogue="gelu_bias", bias=bias)
 print(f"function form: {d.shape} {d.dtype}")
 
-# With an _aux epilogue the pre-activation comes back beside the result.
+# With an _aux epilogue the pre-activation is returned with the result.
 d, aux = rocpy.matmul(a, b, epilogue="gelu_aux_bias", bias=bias)
 print(
     f"pre-activation: {aux['gelu_aux'].shape}, largest difference from a @ b + bias:"

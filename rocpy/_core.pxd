@@ -6,10 +6,10 @@ from libcpp cimport bool as cpp_bool
 
 
 cdef extern from "status.hpp" namespace "rocpy" nogil:
+    # The enumerators that modules name; abi.pxd, which is generated, has all of them.
     cdef enum class Library(int32_t):
         hip
         hipblaslt
-        rccl
         hiprtc
 
     cdef cppclass Status:

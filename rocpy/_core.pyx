@@ -139,7 +139,7 @@ cdef int select_platform() except -1 nogil:
             raise LibraryError("no platform has been chosen; import rocpy before its extension modules")
         selector()
         if not loaded():
-            raise LibraryError("the platform's choice ended without a platform")
+            raise LibraryError("no platform was chosen")
         return 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The dtypes that rocpy knows, one row each: what every library and framework calls them."""
+"""The dtypes that rocpy supports, one row each, with their names in each library and framework."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMPY_CODES = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class DType:
-    """A type of elements.
+    """An element type.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class DType:
     dlpack
         DLPack's type code and bits.
     hip
-        The number of its ``hipDataType``; hipBLASLt 1.4.1.
+        The number of its ``hipDataType``, as of hipBLASLt 1.4.1.
     torch
         torch's name for it; empty where torch has none.
 
@@ -59,7 +59,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element that stands alone."""
+        """Size of one unpacked element, in bytes."""
         return (self.bits + 7) // 8
 
     @property
@@ -219,7 +219,7 @@ def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
     bits
         Bits of one lane.
     lanes
-        Elements that make one; rocpy takes 1, and 2 for the four-bit type, which torch packs so.
+        DLPack's number of lanes: 1, or 2 for the four-bit type, which torch packs in pairs.
 
     Returns
     -------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which platform rocpy runs on: its choice, what was chosen and why; Python's reads of ``ROCPY_*`` variables."""
+"""The platform that rocpy runs on: how it is chosen, which one and why; and the values of ``ROCPY_*`` variables."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Variable:
     name
         Its name.
     default
-        What an unset or empty one stands for.
+        Value that is used if it is unset or empty.
     value
-        What it stands for now.
+        Its current value.
     meaning
         What it does, in a sentence.
 
@@ -108,7 +108,7 @@ def environment(name: str) -> str:
     Raises
     ------
     InvalidProblemError
-        If rocpy has no such variable, or it has a value that it cannot have.
+        If rocpy has no such variable, or its value is invalid.
 
     Examples
     --------
@@ -128,12 +128,12 @@ def environment(name: str) -> str:
 
 
 def variables() -> list[Variable]:
-    """Return every environment variable that rocpy reads, with its value now.
+    """Return every environment variable that rocpy reads, with its current value.
 
     Returns
     -------
     list of Variable
-        In the order of ``csrc/abi/environment.def``; a secret's value is only said to be set.
+        In the order of ``csrc/abi/environment.def``; the value of a secret is not shown.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class LibraryInfo:
     path
         The file that is mapped.
     version
-        As the library reports it, or as its file is named; empty while unknown.
+        As the library reports it, or from the name of its file; empty if unknown.
     missing
         C functions that it lacks; calling one raises UnsupportedError.
 
@@ -186,7 +186,7 @@ class DeviceInfo:
     index
         Its number.
     name
-        Its name for people.
+        Its name, for display.
     arch
         Its architecture: ``"gfx942:sramecc+:xnack-"``, ``"host-avx512"``.
     memory_bytes
@@ -214,13 +214,13 @@ class Platform:
     name
         ``"amd"`` or ``"host"``.
     origin
-        The tree that its libraries come from, for people.
+        Where its libraries come from, for display.
     reason
-        Why it was chosen, for people.
+        Why it was chosen, for display.
     info
         Its properties; empty on AMD's libraries.
     hip_python
-        How hip-python was given the same files, for people.
+        How hip-python was pointed at the same files, for display.
 
     Examples
     --------
@@ -245,14 +245,14 @@ class Platform:
 
     @property
     def host_memory(self) -> bool:
-        """Whether arrays in CPU memory are operands as they are; they are copied to the device otherwise."""
+        """Whether arrays in CPU memory can be operands directly; otherwise they are copied to the device."""
         return self.info.get("host_memory") == "shared"
 
     @property
     def libraries(self) -> dict[str, LibraryInfo]:
-        """The libraries, by name; RCCL and hipRTC only where there is one.
+        """The libraries, by name; RCCL and hipRTC only if they are present.
 
-        The first read makes a handle of those that tell their version to a handle alone.
+        The first access creates a handle for libraries that report their version only through one.
         """
         _core.probe_versions()
         return _libraries()
@@ -299,7 +299,7 @@ def _load_host() -> _search.Tree:
 
 def _choose(choice: str) -> tuple[str, _search.Tree, str]:
     """Load a platform and give its name, its tree, and the reason."""
-    wanted = f"{choice} was asked for"
+    wanted = f"{choice} was requested"
     if choice == "host":
         return "host", _load_host(), wanted
     if choice == "auto":
@@ -365,8 +365,8 @@ def _select() -> Platform:
 def current() -> Platform:
     """Return the platform of this process, choosing it on the first call.
 
-    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes
-    AMD's libraries when the machine shows an AMD device and one answers, else the CPU.
+    The platform is chosen by ``ROCPY_PLATFORM`` (or :func:`use`) and does not change during the life of the process.
+    ``auto`` chooses AMD's libraries if an AMD device is present and answers, otherwise the CPU.
 
     Returns
     -------
@@ -376,9 +376,9 @@ def current() -> Platform:
     Raises
     ------
     LibraryError
-        If the platform asked for cannot be loaded, or hip-python already uses another one's files.
+        If the requested platform cannot be loaded, or hip-python already uses the files of another one.
     InvalidProblemError
-        If a ``ROCPY_*`` variable has a value that it cannot have; the message says which it can.
+        If a ``ROCPY_*`` variable has an invalid value; the message lists the valid ones.
 
     Examples
     --------
@@ -390,7 +390,7 @@ def current() -> Platform:
 
 
 def use(name: Choice) -> None:
-    """Ask for a platform in place of ``ROCPY_PLATFORM``, before the first call that needs one.
+    """Request a platform instead of ``ROCPY_PLATFORM``, before the first call that needs one.
 
     Parameters
     ----------
@@ -424,13 +424,13 @@ def use(name: Choice) -> None:
 
 
 def available() -> tuple[str, ...]:
-    """Return the platforms that this machine seems to offer, found without opening a library.
+    """Return the platforms that appear to be available on this machine, without opening a library.
 
     Returns
     -------
     tuple of str
-        Names for :func:`use`. AMD's is among them when the machine shows a device and some tree has both libraries;
-        whether the device answers is known only once it is chosen.
+        Names for :func:`use`. ``amd`` is among them if the machine has a device and a ROCm tree has both libraries;
+        whether the device answers is known only after the platform has been chosen.
 
     Examples
     --------
@@ -465,7 +465,7 @@ def missing() -> dict[str, tuple[str, ...]]:
     Returns
     -------
     dict of str to tuple of str
-        Empty tuples where nothing is missing.
+        Empty tuples if nothing is missing.
 
     Examples
     --------
@@ -479,13 +479,13 @@ def missing() -> dict[str, tuple[str, ...]]:
 def extension_functions() -> dict[str, bool]:
     """Return which C++ extension functions of hipBLASLt the chosen platform's library has.
 
-    hipBLASLt exports them beside its C functions, by mangled names that may change between releases. rocpy looks them
-    up by symbol and does without the absent ones: an algorithm then has no name, or cannot be made from its index.
+    hipBLASLt exports them in addition to its C functions, under mangled names that may change between releases. rocpy
+    looks them up by symbol; without one of them, an algorithm has no name, or cannot be created from its index.
 
     Returns
     -------
     dict of str to bool
-        Name of the function in the namespace ``hipblaslt_ext``, and whether it is there.
+        Name of each function in the namespace ``hipblaslt_ext``, and whether it was found.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names for what rocpy's functions take: arrays, streams and dtypes of any framework."""
+"""Types of the arguments that rocpy's functions accept: arrays, streams and dtypes of any framework."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __dir__ = public_names(globals())
 class SupportsDLPack(Protocol):
     """An array that exports itself through DLPack: torch's, jax's, CuPy's, numpy's.
 
-    It also has ``__dlpack_device__``, and its method takes a stream; the type stubs of jax declare neither.
+    It also has ``__dlpack_device__``, and ``__dlpack__`` takes a stream; the type stubs of jax declare neither.
     """
 
     def __dlpack__(self) -> Any:
@@ -74,7 +74,7 @@ ArrayLike: TypeAlias = SupportsDLPack | SupportsArrayInterface | SupportsCudaArr
 class SupportsDetach(SupportsDLPack, Protocol[_Detached_co]):
     """An array that autograd may record: torch's.
 
-    A result has the type of what ``detach`` returns: that of a ``torch.nn.Parameter`` is a ``torch.Tensor``.
+    A result has the type that ``detach`` returns: for a ``torch.nn.Parameter``, ``torch.Tensor``.
     """
 
     def detach(self) -> _Detached_co:
@@ -83,7 +83,7 @@ class SupportsDetach(SupportsDLPack, Protocol[_Detached_co]):
 
 @runtime_checkable
 class SupportsCudaStream(Protocol):
-    """A stream that names itself by the ``__cuda_stream__`` protocol: rocpy's own and those of cuda.core's kind."""
+    """A stream with the ``__cuda_stream__`` protocol: rocpy's own, and those of cuda.core."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return the protocol's version and the stream's handle."""
@@ -91,7 +91,7 @@ class SupportsCudaStream(Protocol):
 
 @runtime_checkable
 class SupportsHandle(Protocol):
-    """A stream that keeps its handle as ``cuda_stream`` (torch)."""
+    """A stream that has its handle as ``cuda_stream`` (torch)."""
 
     @property
     def cuda_stream(self) -> int:
@@ -124,7 +124,7 @@ ArrayDTypeName: TypeAlias = Literal[
 
 
 class TorchDType(Protocol):
-    """A dtype of torch's."""
+    """A dtype of torch."""
 
     @property
     def is_floating_point(self) -> bool:

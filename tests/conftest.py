@@ -67,7 +67,7 @@ def fresh_plan_cache() -> Iterator[None]:
 def _table_slot(name: str) -> int:
     """The place of a row in the table of functions."""
     folder = Path(__file__).resolve().parent.parent / "csrc" / "abi"
-    files = re.findall(r'#include "(\w+\.def)"', (folder / "functions.def").read_text(encoding="utf-8"))
+    files = re.findall(r'#include "(\w+\.def)"', (folder / "libraries.def").read_text(encoding="utf-8"))
     pattern = re.compile(r"^ROCPY_FUNCTION\(\w+, [^,]+, (\w+),", re.MULTILINE)
     return [row for file in files for row in pattern.findall((folder / file).read_text(encoding="utf-8"))].index(name)
 

@@ -247,7 +247,7 @@ def test_demo_is_right_and_says_where_it_ran():
         assert row["ok"]
         assert 0 < row["error_over_bound"] <= 1
         assert {"rocpy", "rocpy Weight", "numpy"} <= set(row["best_ms"])
-    assert "At most 1 is right" in run("-m", "rocpy", "demo")
+    assert "At most 1 is correct" in run("-m", "rocpy", "demo")
 
 
 def test_bench_command_writes_results(tmp_path):

@@ -48,13 +48,10 @@ def undocumented(module, names):
 
 
 def epilogues_of_the_guide(text):
-    """Return the names in the first column of the guide's table of epilogues, `relu_aux` and its like spelt out."""
+    """Return the names in the first column of the guide's table of epilogues."""
     section = text.split("## Epilogues")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    names = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-    if any("_aux_bias" in cell for cell in cells):
-        names += [f"{name}_bias" for name in names if name.endswith("_aux")]
-    return set(names)
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
 def errors_of_the_page(text):
@@ -86,7 +83,7 @@ def test_every_dtype_has_bounds_and_cases():
 
 
 def test_every_epilogue_is_in_the_case_list():
-    # A row without hipBLASLt's number is composed; tests/blaslt/test_fallback.py has its cases.
+    # A row without hipBLASLt's number is composed; tests/blaslt/fusion/test_fallback.py has its cases.
     native = [row.name for row in EPILOGUES.values() if row.enumerator is not None]
     assert rows_without(native, {case.epilogue or "default" for case in cases("quick")}) == []
 
@@ -104,7 +101,7 @@ def test_the_guide_lists_every_epilogue():
 
 
 def test_an_epilogue_missing_from_the_guide_is_noticed():
-    text = GUIDE.read_text(encoding="utf-8").replace("`bgrada`, ", "")
+    text = GUIDE.read_text(encoding="utf-8").replace("| `bgrada` |", "| |")
     assert epilogues_of_the_guide(text) != epilogues_of_the_guide(GUIDE.read_text(encoding="utf-8"))
 
 

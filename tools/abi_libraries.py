@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rows of csrc/core/platform/libraries.def: what the tools know of a platform's libraries."""
+"""The rows of csrc/abi/libraries.def: what the tools know of a platform's libraries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-CSRC = Path(__file__).resolve().parent.parent / "csrc"
-ABI = CSRC / "abi"
-TABLE = CSRC / "core" / "platform" / "libraries.def"
+ABI = Path(__file__).resolve().parent.parent / "csrc" / "abi"
+TABLE = ABI / "libraries.def"
 _ROW = re.compile(r"^ROCPY_LIBRARY\((.*)\)$", re.MULTILINE)
 
 

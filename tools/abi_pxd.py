@@ -116,7 +116,7 @@ def _call(row: Row) -> Iterator[str]:
     yield f"    cdef int32_t answer = <int32_t>slot_{row.name}({arguments})"
     yield "    if answer == 0:"
     yield "        return 0"
-    yield f'    return raise_status(Library.{row.library}, answer, b"{row.name}")'
+    yield f'    return raise_status(library_{row.library}, answer, b"{row.name}")'
 
 
 def pxd(headers: Iterable[Path], rows: Iterable[Row]) -> str:
@@ -138,6 +138,9 @@ def pxd(headers: Iterable[Path], rows: Iterable[Row]) -> str:
     lines = ['cdef extern from "types.h" nogil:']
     for header in headers:
         lines += declarations(header.read_text(encoding="utf-8"))
+    lines += ["", "", 'cdef extern from "status.hpp" nogil:']
+    for library in abi_libraries.LIBRARIES:
+        lines.append(f'    const Library library_{library.name} "rocpy::Library::{library.name}"')
     lines += ["", "", 'cdef extern from "table.hpp" nogil:']
     for row in rows:
         lines.append(f'    {row.result} slot_{row.name} "rocpy::table.{row.name}"({_parameters(row)})')

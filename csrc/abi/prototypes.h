@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 #define ROCPY_FUNCTION(library, result, name, parameters, since) result name parameters;
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 
 #ifdef __cplusplus

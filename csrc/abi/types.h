@@ -2,10 +2,8 @@
 /* The contract's types: what bindings and platforms both include, and all that they share. */
 #pragma once
 
-#include "types_hip.h"
-#include "types_hip_attributes.h"
-#include "types_hipblaslt.h"
-#include "types_hiprtc.h"
-#include "types_rccl.h"
+#define ROCPY_TYPES
+#include "libraries.def"
+#undef ROCPY_TYPES
 
 #include "types_extension.h"

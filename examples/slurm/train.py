@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 
-def place() -> tuple[int, int, int]:
+def launched_ranks() -> tuple[int, int, int]:
     """Return rank, number of ranks and rank on this machine, from the variables of torchrun, Slurm or MPI."""
     for names in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -35,13 +35,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
     arguments = parser.parse_args()
-    rank, size, local_rank = place()
+    rank, size, local_rank = launched_ranks()
     os.environ.setdefault("MASTER_ADDR", "localhost")
     os.environ.setdefault("MASTER_PORT", "29507")
     device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # Short: who does not come within a minute is named, instead of waited for.
+    # Short, so that a rank that is missing after a minute is named in an error.
     dist.init_process_group("rocpy", rank=rank, world_size=size, timeout=dt.timedelta(seconds=60))
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 1)).to(device)

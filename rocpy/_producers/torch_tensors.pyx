@@ -398,7 +398,7 @@ cdef object dispatch_reason(object array):
     if array.requires_grad and torch.is_grad_enabled():
         return "it requires grad and grad mode is on"
     if forward_mode_is_on() and torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
-        return "it carries a tangent of forward mode"
+        return "it carries a forward-mode tangent"
     return None
 
 

@@ -51,13 +51,13 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation |
     Returns
     -------
     Explanation or GroupedExplanation
-        Platform, algorithm, lowering, workspace in bytes, and where the choice came from; of groups, one for each
+        Platform, algorithm, lowering, workspace in bytes, and the source of the choice; for groups, one explanation per
         launch.
 
     Raises
     ------
     RocpyError
-        What the product itself would raise.
+        The error that the product itself would raise.
 
     References
     ----------

@@ -44,17 +44,17 @@ class Support:
     Parameters
     ----------
     problem
-        What was asked about; ``None`` where the arguments are no problem at all.
+        The problem in question; ``None`` if the arguments do not form a problem.
     platform
-        Who was asked; ``""`` where no platform was needed to say no.
+        The platform that was queried; ``""`` if none was needed for the answer.
     reasons
-        Why there is no such product, or, where there is one all the same, why the library does not fuse it.
+        Why there is no such product, or, if there is one, why the library does not fuse it.
     lowering
-        ``"native"``, ``"fused"``, ``"native+kernel"``, ``"unfused"``, or ``""`` where there is none.
+        ``"native"``, ``"fused"``, ``"native+kernel"``, ``"unfused"``, or ``""`` if there is none.
     algorithms
-        How many algorithms the platform's heuristic offered, 32 at most; 0 for an empty result too.
+        Number of algorithms that the platform's heuristic offered, at most 32; also 0 for an empty result.
     copies
-        Operands that would be copied first, because the library cannot take them as they lie.
+        Operands that would be copied first, because the library does not support their layout.
 
     Examples
     --------
@@ -117,23 +117,23 @@ def supported(
     device: int | None = None,
     extensions: bool = True,
 ) -> Support:
-    """Say whether there is a product, and why not, without allocating its operands.
+    """Return whether a product is supported, and why not, without allocating its operands.
 
-    First what holds everywhere is checked, then the platform's heuristic is asked.
+    Rules that apply on every platform are checked first; then the platform's heuristic is queried.
 
     Parameters
     ----------
     a, b
-        Types of the operands; ``b`` has a's by default. Four bits are taken to be packed two to a byte, as torch has
-        them. Or ``a`` alone: a :class:`rocpy.blaslt.Problem`, as that of a :class:`rocpy.Matmul`, and then none of the
-        arguments from ``dtype`` to ``amax`` is read.
+        Types of the operands; by default ``b`` has the type of ``a``. Four-bit types are assumed to be packed, two
+        elements per byte, as in torch. Alternatively ``a`` is a :class:`rocpy.blaslt.Problem`, such as that of a
+        :class:`rocpy.Matmul`; the arguments from ``dtype`` to ``amax`` are then ignored.
     dtype
-        Type of the result; by default the first that such a product gives.
+        Type of the result; by default the default type of such a product.
     epilogue
-        Name of the epilogue. The bias and the auxiliary matrix that it reads are taken to be there.
+        Name of the epilogue. The bias and the auxiliary matrix that it reads are assumed to be passed.
     epilogue_inputs
-        For an epilogue of :func:`rocpy.epilogue`: of each input ``"row"``, ``"column"``, ``"full"`` or ``"scalar"``,
-        or a pair of that and its type; ``"full"`` and the result's type by default.
+        For an epilogue created by :func:`rocpy.epilogue`: for each input ``"row"``, ``"column"``, ``"full"`` or
+        ``"scalar"``, or a pair of one of these and the input's type; by default ``"full"`` and the result's type.
     layout
         One letter for ``a`` and one for ``b``: ``n`` for row-major, ``t`` for a transposed view.
     m, n, k, batch
@@ -143,20 +143,20 @@ def supported(
     c
         Whether there is a ``c`` operand.
     bias
-        Type of the bias, by default that of the result where it may be; ``"column"`` for one per row, of shape
-        ``(M, 1)``.
+        Type of the bias, by default that of the result if it is allowed; ``"column"`` for a bias with one value per
+        row, of shape ``(M, 1)``.
     scale_a, scale_b
         ``"scalar"``, ``"vector"`` for one per row of ``a`` or column of ``b``, ``"block32"`` for MX formats.
     scale_c, scale_d, amax
-        Whether c and the result are scaled, and whether the largest magnitude is asked for.
+        Whether c and the result are scaled, and whether the largest magnitude is requested.
     packed
         Whether ``b`` is a :class:`rocpy.Weight` that the platform packed.
     options
-        :class:`rocpy.blaslt.Options` or a dict: with ``fallback="error"`` an unfused product is none.
+        :class:`rocpy.blaslt.Options` or a dict: with ``fallback="error"`` an unfused product is not supported.
     device
-        Number of the device that is asked; by default the current one.
+        Index of the device; by default the current one.
     extensions
-        Whether products count that the host platform has and AMD lists for no card.
+        Whether products that the host platform supports but AMD lists for no card are counted as supported.
 
     Returns
     -------
@@ -166,9 +166,9 @@ def supported(
     Raises
     ------
     InvalidProblemError
-        If an argument means nothing: an unknown epilogue, layout or option.
+        If an argument is invalid, such as an unknown epilogue, layout or option.
     InvalidOperandError
-        If a type is none of rocpy's.
+        If rocpy does not have such a type.
 
     References
     ----------

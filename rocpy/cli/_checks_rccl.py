@@ -50,14 +50,17 @@ def launcher(machine: Machine) -> Iterator[Finding]:
         if "SLURM_LOCALID" not in known and int_of(known.get("SLURM_NTASKS")) > 1:
             yield Finding(
                 "problem",
-                f"a Slurm job of {known['SLURM_NTASKS']} tasks, and this process was not started by srun: it is the "
+                f"a Slurm job of {known['SLURM_NTASKS']} tasks, but this process was not started by srun: it is the "
                 "only rank",
                 "start the program with srun in the batch script",
             )
         else:
             yield Finding("ok", f"rank {known.get('SLURM_PROCID', '0')} of {known.get('SLURM_NTASKS', '1')} by Slurm")
     else:
-        yield Finding("note", "no launcher's variables: this process is not one of several (or mpiexec's are hidden)")
+        yield Finding(
+            "note",
+            "no launcher's variables are set: this process is the only rank (or mpiexec's variables are hidden)",
+        )
 
 
 def int_of(text: str | None) -> int:
@@ -81,7 +84,7 @@ def variables(machine: Machine) -> Iterator[Finding]:
             yield Finding("note", f"{name}={known[name]}: {effect}", f"unset {name} once what it works around is fixed")
     if known.get("NCCL_RAS_ENABLE") == "0":
         yield Finding(
-            "note", "NCCL_RAS_ENABLE=0: a hanging job cannot be asked which rank is behind", "unset NCCL_RAS_ENABLE"
+            "note", "NCCL_RAS_ENABLE=0: a hanging job cannot report which rank is behind", "unset NCCL_RAS_ENABLE"
         )
     if known.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE"):
         yield Finding("note", f"NCCL_DEBUG={known['NCCL_DEBUG']} logs every call, which is slow", "set NCCL_DEBUG=WARN")
@@ -91,7 +94,7 @@ def variables(machine: Machine) -> Iterator[Finding]:
     if wanted and not selection.startswith("^") and not any(name.startswith(tuple(wanted)) for name in there):
         yield Finding(
             "problem",
-            f"NCCL_SOCKET_IFNAME={selection}, and the interfaces are {', '.join(there) or 'none'}",
+            f"NCCL_SOCKET_IFNAME={selection}, but the interfaces are {', '.join(there) or 'none'}",
             "name one of them, or unset NCCL_SOCKET_IFNAME",
         )
 
@@ -129,7 +132,7 @@ def kernel_command_line(machine: Machine) -> Iterator[Finding]:
     else:
         yield Finding(
             "problem",
-            f"{len(machine.amd_gpus())} GPUs, and no iommu=pt on the kernel's command line",
+            f"{len(machine.amd_gpus())} GPUs, but no iommu=pt on the kernel's command line",
             "add `iommu=pt` (with amd_iommu=on or intel_iommu=on) to the boot loader's kernel options, then restart; "
             "turn ACS off in the firmware. Until then NCCL_P2P_DISABLE=1 works around it",
         )
@@ -213,7 +216,7 @@ def library(machine: Machine) -> Iterator[Finding]:
     ranks = int_of(machine.environ.get("LOCAL_WORLD_SIZE"))
     if ranks > count:
         fix = "set ROCPY_HOST_DEVICES to the number of ranks" if chosen.is_emulated else "start one rank for each GPU"
-        yield Finding("problem", f"{ranks} ranks on this machine, and {count} devices", fix)
+        yield Finding("problem", f"{ranks} ranks on this machine, but {count} devices", fix)
     else:
         yield Finding("ok", f"{count} device{'' if count == 1 else 's'}, one for each rank of this machine")
 

@@ -123,10 +123,10 @@ def visible_devices(machine: Machine) -> Iterator[Finding]:
 def steering_variables(machine: Machine) -> Iterator[Finding]:
     """Point at variables that change results or speed unseen."""
     told = {
-        "HSA_OVERRIDE_GFX_VERSION": "the GPU poses as another one: kernels may be wrong or crash",
+        "HSA_OVERRIDE_GFX_VERSION": "the GPU is treated as another model: kernels may be wrong or crash",
         "HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32": "float32 products are computed in TF32",
         "HIPBLASLT_TUNING_OVERRIDE_FILE": "hipBLASLt takes its algorithms from this file, not from rocpy's choice",
-        "AMD_SERIALIZE_KERNEL": "every kernel waits for the one before: for debugging only",
+        "AMD_SERIALIZE_KERNEL": "every kernel waits for the previous one: for debugging only",
     }
     for name, meaning in told.items():
         if value := machine.environ.get(name):

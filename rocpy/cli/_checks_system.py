@@ -142,7 +142,7 @@ def cache_folder(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "problem",
             f"{free >> 20} MiB are free for {machine.cache}",
-            "make room, or set XDG_CACHE_HOME to another disk",
+            "free some space, or set XDG_CACHE_HOME to a folder on another disk",
         )
     else:
         yield Finding("ok", f"{machine.cache} can be written")

@@ -49,8 +49,8 @@ def configure(parser: Parser) -> None:
         type=choice_of((*NAMES, *OTHERS, "all")),
         default="all",
         metavar="NAME",
-        help=f"one of {', '.join(NAMES)}; or counts, the instructions, library calls and allocations of one call; "
-        "or goals, which judges the rest; or all (the default)",
+        help=f"one of {', '.join(NAMES)}; or counts, which counts the instructions, library calls and allocations of "
+        "one call; or goals, which judges the other results; or all (the default)",
     )
     parser.add_argument(
         "--quick",
@@ -65,7 +65,7 @@ def configure(parser: Parser) -> None:
         help="number of threads; may be given more than once",
     )
     parser.add_argument(
-        "--seconds", type=number_from(float, 0), metavar="S", help="seconds for each library in a group"
+        "--seconds", type=number_from(float, 0), metavar="S", help="time for each library in a group, in seconds"
     )
     parser.add_argument(
         "--isa",
@@ -254,7 +254,7 @@ def _confirm(count: int) -> bool:
     """Ask whether to run them all, where somebody can answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    sys.stderr.write(f"This runs {count} benchmarks, for half an hour or more. Go on? [y/N] ")
+    sys.stderr.write(f"This runs {count} benchmarks, for half an hour or more. Continue? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

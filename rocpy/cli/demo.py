@@ -149,7 +149,7 @@ def _show(document: Mapping[str, Any]) -> None:
     say_folded(f"device {document['device']}, {document['arch']}{threads}")
     say_folded("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()))
     if "torch" not in document["peers"]:
-        say("torch is not installed, so that it is not compared")
+        say("torch is not installed and is not compared")
     say()
     rivals = [name for name in document["rows"][0]["best_ms"] if not name.startswith("rocpy")]
     rows = []

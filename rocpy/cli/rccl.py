@@ -87,7 +87,7 @@ def _document(address: str | None, timeout_s: float) -> dict[str, Any]:
         print_error(error)
         raise _NoAnswerError(EXIT_PROBLEM) from None
     except RocpyError as error:
-        print_error(error, "`rocpy doctor` says what is wrong with the platform")
+        print_error(error, "`rocpy doctor` shows what is wrong with the platform")
         raise _NoAnswerError(EXIT_NO_PLATFORM) from None
 
 
@@ -181,7 +181,7 @@ def _report(arguments: Arguments, looks: list[dict[tuple[str, int], dict[str, An
             )
             for row in rows
         ]
-        title = f"{arguments.seconds:g} s, {len(looks)} looks"
+        title = f"{arguments.seconds:g} s, {len(looks)} samples"
         print_table(title, ("communicator", "rank", "calls", "more", "last", ""), shown)
         for problem in problems:
             say_folded(f"! {problem}")

@@ -97,7 +97,7 @@ def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     statuses = [row["status"] for row in document["cases"]]
     ran = [status for status in statuses if status != "unsupported"]
     bad = sum(status in BAD for status in ran)
-    emulated = " (the CPU stands in)" if _object(info.get("platform")).get("is_emulated") else ""
+    emulated = " (emulated on the CPU)" if _object(info.get("platform")).get("is_emulated") else ""
     call = document.get("call_us")
     return {
         "card": f"{device.get('name', 'unknown')}, {device.get('arch', 'unknown')}{emulated}",

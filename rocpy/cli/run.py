@@ -22,9 +22,7 @@ from rocpy.cli.rocm_tree import add_release, environment, lay_out
 def configure(parser: Parser) -> None:
     """Add the command's options."""
     add_release(parser)
-    parser.add_argument(
-        "--report", action="store_true", help="list the functions that the program called and the tree does not support"
-    )
+    parser.add_argument("--report", action="store_true", help="list the unsupported functions that the program called")
     add_json(parser)
     set_run(parser, run, takes_program=True)
 
@@ -82,6 +80,6 @@ def not_supported(report: str) -> list[tuple[str, str, int]]:
 def render(calls: Sequence[tuple[str, str, int]]) -> str:
     """Return the report as text for people."""
     if not calls:
-        return "rocpy run: the program asked for nothing that the stand-in ROCm lacks"
+        return "rocpy run: the program called no function that the stand-in ROCm lacks"
     rows = [f"  {library:16} {function:48} {count:8}" for library, function, count in calls]
     return "\n".join(["rocpy run: not supported (library, function, calls):", *rows])

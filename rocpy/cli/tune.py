@@ -61,7 +61,7 @@ def configure(parser: Parser) -> None:
     below["import"].add_argument(
         "paths", metavar="FILE", type=Path, nargs="+", help="JSON files of records, or other databases"
     )
-    below["clear"].add_argument("--yes", action="store_true", help="do not ask")
+    below["clear"].add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for name in ("list", "show", "export", "clear"):
         below[name].add_argument(
             "--all",
@@ -72,7 +72,7 @@ def configure(parser: Parser) -> None:
     functions = {"run": run, "list": list_records, "show": show, "export": export, "import": import_records}
     for name, function in (functions | {"clear": clear}).items():
         below[name].add_argument(
-            "--database", type=Path, metavar="FILE", help="file of records; by default that of ROCPY_TUNING_DB"
+            "--database", type=Path, metavar="FILE", help="file of records (default: those in ROCPY_TUNING_DB)"
         )
         add_json(below[name])
         set_run(below[name], function, takes_program=name == "run")
@@ -275,7 +275,7 @@ def import_records(arguments: Arguments) -> int:
 def clear(arguments: Arguments) -> int:
     """Delete the records of this environment; exit code 1 if the answer is no."""
     if arguments.as_json and not arguments.yes:
-        raise UsageError("rocpy tune clear: --json asks no question; add --yes to delete the records")
+        raise UsageError("rocpy tune clear: --json cannot ask for confirmation; add --yes to delete the records")
     base = _use(arguments.database)
     count = len(_records(base, arguments.all_environments))
     if count and not arguments.yes and not _confirm(f"Delete {counted(count, 'record')} from {base.path}?"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ready-made kernels for whole arrays: reductions and scans by rows, on numpy, torch and DLPack arrays."""
+"""Predefined kernels for whole arrays: reductions and scans of rows, for numpy, torch and DLPack arrays."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ _NAMES = ("+", "*", "min", "max", "&", "|", "^")
 
 
 def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) -> Any:
-    """Reduce each row of an array, the last dimension, by one block of threads.
+    """Reduce each row of an array, the last dimension, with one block of threads.
 
     Parameters
     ----------
     x
-        Array of numpy, torch on the CPU, or any with DLPack, of one dimension or more.
+        numpy array, torch tensor on the CPU, or any array with DLPack, of one dimension or more.
     op
         As for `reduce`.
     threads
-        Of a block, 1 to 1024; the order of the operands depends on it, and on nothing else.
+        Threads of a block, 1 to 1024; the order of the operations depends on this number only.
     out
-        Array that gets the results, of the shape of `x` without its last dimension.
+        Array that receives the results, of the shape of `x` without its last dimension.
 
     Returns
     -------
     array
-        A tensor for a tensor, else of numpy, of `x`'s type and without the last dimension; `out` where it was given.
+        A tensor if `x` is one, otherwise a numpy array, of `x`'s type and without the last dimension; `out` if it was
+        passed.
 
     Raises
     ------
     InvalidOperandError
-        If `x` or `out` is no array that a kernel can use.
+        If `x` or `out` is not an array that a kernel can use.
     InvalidProblemError
         If `x` has no dimension or empty rows, or `out` has another shape or type.
 
@@ -63,30 +64,30 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
 
 
 def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any = None, threads: int = 256) -> Any:
-    """Scan each row of an array, the last dimension, by one block of threads.
+    """Scan each row of an array, the last dimension, with one block of threads.
 
     Parameters
     ----------
     x
-        Array of numpy, torch on the CPU, or any with DLPack, of one dimension or more.
+        numpy array, torch tensor on the CPU, or any array with DLPack, of one dimension or more.
     op
         As for `inclusive_scan`.
     exclusive
-        Whether an item's own value does not count.
+        Whether an item's own value is excluded.
     initial
-        Comes before the first item of each row. An exclusive scan with a Python function needs one.
+        Value before the first item of each row. Required for an exclusive scan with a Python function.
     threads
-        Of a block, 1 to 1024; the order of the operands depends on it, and on nothing else.
+        Threads of a block, 1 to 1024; the order of the operations depends on this number only.
 
     Returns
     -------
     array
-        A tensor for a tensor, else of numpy, of `x`'s type and shape.
+        A tensor if `x` is one, otherwise a numpy array, of `x`'s type and shape.
 
     Raises
     ------
     InvalidOperandError
-        If `x` is no array that a kernel can use.
+        If `x` is not an array that a kernel can use.
     InvalidProblemError
         If `x` has no dimension, or an exclusive scan has no first value.
 
@@ -147,7 +148,7 @@ def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return an array as numpy's, and as a matrix of its rows."""
     values = as_numpy(name, "x", x)
     if values.ndim == 0:
-        raise InvalidProblemError(f"{name}: x has no dimension; give it one")
+        raise InvalidProblemError(f"{name}: x has no dimensions; pass an array with at least one")
     if values.dtype.name == "bfloat16":
         raise InvalidOperandError(f"{name}: x is bfloat16, which is not supported here; pass float32")
     count = values.size // values.shape[-1] if values.shape[-1] else int(np.prod(values.shape[:-1]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Linear layers whose weight is cut over the ranks of a communicator, with products and collectives that overlap."""
+"""Linear layers whose weight is split over the ranks of a communicator, with products and collectives that overlap."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._signatures import public_names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Linear layers cut over ranks, by the weight's rows or columns; torch tensors are recorded by autograd."""
+"""Linear layers split over ranks, by the weight's rows or columns; torch tensors are recorded by autograd."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ def column_linear(
     sequence_parallel: bool = False,
     chunks: int | None = None,
 ) -> Any:
-    """Return this rank's columns of ``x @ W.T + b``, a linear layer whose outputs are cut over the ranks.
+    """Return this rank's columns of ``x @ W.T + b``, a linear layer whose outputs are split over the ranks.
 
     Parameters
     ----------
     x
-        Shape ``(..., K)``, the same on every rank; with `sequence_parallel` this rank's rows, shape (M / nranks, K).
+        Shape ``(..., K)``, the same on every rank; with `sequence_parallel`, this rank's rows, of shape (M / nranks,
+        K).
     weight
-        Shape (N / nranks, K): this rank's rows of the whole weight, stored as ``nn.Linear`` stores it.
+        Shape (N / nranks, K): this rank's rows of the whole weight, in the layout of ``nn.Linear``.
     bias
-        Length N / nranks: this rank's part.
+        Length N / nranks: this rank's part of the bias.
     comm
-        The ranks.
+        The communicator of the ranks.
     sequence_parallel
-        Whether `x` is cut over the ranks too; it is gathered while the product runs.
+        Whether `x` is split over the ranks too; it is gathered while the product runs.
     chunks
-        Into how many the rows are cut for the overlap; chosen by the size if not given. The same on every rank.
+        Number of chunks into which the rows are split for the overlap, the same on every rank; by default chosen by
+        size.
 
     Returns
     -------
     array
-        Shape ``(..., N / nranks)``, or (M, N / nranks). For torch tensors differentiable in each operand: the gradient
-        of `x` is summed over the ranks while it is computed.
+        Shape ``(..., N / nranks)``, or (M, N / nranks). For torch tensors, differentiable with respect to each operand;
+        the gradient of `x` is summed over the ranks while it is computed.
 
     Raises
     ------
     InvalidProblemError
         The shapes do not fit.
     RcclError
-        What a collective came to.
+        A collective failed.
 
     References
     ----------
@@ -81,34 +83,34 @@ def row_linear(
     sequence_parallel: bool = False,
     chunks: int | None = None,
 ) -> Any:
-    """Return ``x @ W.T + b``, a linear layer whose inputs are cut over the ranks; the partial products are summed.
+    """Return ``x @ W.T + b``, a linear layer whose inputs are split over the ranks; the partial products are summed.
 
     Parameters
     ----------
     x
-        Shape ``(..., K / nranks)``: this rank's columns, as `column_linear` gives them.
+        Shape ``(..., K / nranks)``: this rank's columns, as returned by `column_linear`.
     weight
         Shape (N, K / nranks): this rank's columns of the whole weight.
     bias
         Length N, the same on every rank; added once.
     comm
-        The ranks.
+        The communicator of the ranks.
     sequence_parallel
-        Whether each rank gets its rows of the result only, shape (M / nranks, N), and not all of it.
+        Whether each rank receives only its own rows of the result, of shape (M / nranks, N).
     chunks
         As for `column_linear`.
 
     Returns
     -------
     array
-        Shape ``(..., N)``, or (M / nranks, N). For torch tensors differentiable in each operand.
+        Shape ``(..., N)``, or (M / nranks, N). For torch tensors, differentiable with respect to each operand.
 
     Raises
     ------
     InvalidProblemError
         The shapes do not fit.
     RcclError
-        What a collective came to.
+        A collective failed.
 
     References
     ----------

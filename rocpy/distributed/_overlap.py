@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Products cut into chunks, each with its part of a collective: while one chunk travels, the next is computed."""
+"""Products split into chunks, each with its part of a collective, which overlaps with the next chunk's product."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def reduces_with_bias() -> bool:
 
 
 def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, chunks: int | None = None) -> Any:
-    """Return ``x @ w`` summed over the ranks, and a bias added once; every rank gets all of it.
+    """Return ``x @ w`` summed over the ranks, with a bias added once; every rank receives the whole result.
 
     Parameters
     ----------
@@ -218,9 +218,9 @@ def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, c
     bias
         Length N, the same on every rank.
     comm
-        The ranks.
+        The communicator of the ranks.
     chunks
-        Into how many the rows are cut; chosen by the size if not given. The same on every rank.
+        Number of chunks into which the rows are split, the same on every rank; by default chosen by size.
 
     Returns
     -------
@@ -232,11 +232,12 @@ def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, c
     InvalidProblemError
         The shapes do not fit.
     RcclError
-        What the collective came to.
+        The collective failed.
 
     Notes
     -----
-    While a chunk's rows are summed, the next chunk's product runs, on another stream. The call returns when it is done.
+    While a chunk's rows are summed, the next chunk's product runs on another stream. The call returns when everything
+    has finished.
 
     References
     ----------
@@ -283,7 +284,7 @@ def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | N
     w
         Shape (K, N): this rank's rows of the weight.
     comm, chunks
-        As for `matmul_all_reduce`, which says more of the overlap and of errors.
+        As for `matmul_all_reduce`, which also describes the overlap and errors.
 
     Returns
     -------
@@ -328,16 +329,16 @@ def all_gather_matmul(
     w
         Shape (K, N): this rank's columns of the weight.
     bias
-        Length N: this rank's part.
+        Length N: this rank's part of the bias.
     comm, chunks
-        As for `matmul_all_reduce`, which says more of the overlap and of errors.
+        As for `matmul_all_reduce`, which also describes the overlap and errors.
     gathered
         Whether the rows of all ranks are returned too.
 
     Returns
     -------
     array, or pair of arrays
-        Shape (M, N), of the kind of `x`; and, if asked for, `x` of all ranks, shape (M, K).
+        Shape (M, N), of the kind of `x`; and, with `gathered`, `x` of all ranks, of shape (M, K).
 
     References
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks on this machine for programs that bring no launcher: threads of this process, or processes."""
+"""Ranks on this machine for programs without a launcher: threads of this process, or processes."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ __all__ = ["run_processes", "run_threads"]
 
 
 def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, timeout_s: float = 30.0) -> list[Any]:
-    """Call a function on a thread for each rank, with a communicator of them all.
+    """Call a function in one thread per rank, with a communicator of all of them.
 
     Parameters
     ----------
     function
         Called with the communicator, then `arguments`.
     nranks
-        How many.
+        Number of ranks.
     *arguments
-        The same for every rank.
+        Further arguments, the same for every rank.
     timeout_s
-        Of the communicator.
+        Timeout of the communicator, in seconds.
 
     Returns
     -------
     list
-        What each rank returned.
+        The result of each rank.
 
     Raises
     ------
     Exception
-        What a rank raised; the one that the others' failures came of, if several did.
+        The exception of a rank; if several failed, the one that caused the other failures.
 
     Examples
     --------
@@ -69,28 +69,28 @@ def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, time
 
 
 def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, timeout_s: float = 30.0) -> list[Any]:
-    """Call a function in a process for each rank, with a communicator of them all.
+    """Call a function in one process per rank, with a communicator of all of them.
 
     Parameters
     ----------
     function
-        One that the processes can import; called with the communicator, then `arguments`.
+        A function that the processes can import; called with the communicator, then `arguments`.
     nranks
-        How many.
+        Number of ranks.
     *arguments
-        The same for every rank; they are pickled.
+        Further arguments, the same for every rank; they are pickled.
     timeout_s
-        Of the communicator.
+        Timeout of the communicator, in seconds.
 
     Returns
     -------
     list
-        What each rank returned, pickled.
+        The result of each rank, transferred by pickling.
 
     Raises
     ------
     Exception
-        What a rank raised; the one that the others' failures came of, if several did.
+        The exception of a rank; if several failed, the one that caused the other failures.
     RcclSystemError
         A process exited without returning a result.
     """

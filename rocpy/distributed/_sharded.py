@@ -58,6 +58,6 @@ def row_forward(x: Any, weight: Any, bias: Any, comm: Communicator, sequence_par
 def _check(x: Any, weight: Any) -> None:
     if len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
         raise InvalidProblemError(
-            f"weight: shape {tuple(weight.shape)} does not take x of shape {tuple(x.shape)}; "
-            f"expected (N, {x.shape[-1]})"
+            f"weight: shape {tuple(weight.shape)} cannot be applied to x of shape {tuple(x.shape)}; expected "
+            f"(N, {x.shape[-1]})"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When products and collectives ran, by events of their streams: what shows that they overlap."""
+"""When products and collectives ran, measured by events on their streams, to show that they overlap."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Span:
     kind
         ``"product"`` or ``"collective"``.
     chunk
-        Which chunk it works on.
+        The chunk that it processes.
     begin_ms, end_ms
-        Since the first operation of the call, as the device counts.
+        Times since the first operation of the call, in milliseconds, measured by the device.
 
     Examples
     --------
@@ -47,12 +47,12 @@ class Span:
     end_ms: float
 
     def overlaps(self, other: Span) -> bool:
-        """Whether there is a time at which both run."""
+        """Whether the two run at the same time at some point."""
         return self.begin_ms < other.end_ms and other.begin_ms < self.end_ms
 
 
 class Spans:
-    """What `overlap_trace` collects; a sequence of :class:`Span` once the calls are done."""
+    """The result of `overlap_trace`: a sequence of :class:`Span`, complete when the calls have finished."""
 
     def __init__(self) -> None:
         self._marks: list[tuple[str, int, Event, Event]] = []
@@ -83,7 +83,7 @@ class Spans:
         return table("when products and collectives ran", ("", "chunk", "begin ms", "end ms"), rows)
 
     def overlapping(self) -> list[int]:
-        """Return the chunks whose collective ran beside the next chunk's product, or the other way about."""
+        """Return the chunks whose collective overlapped with the next chunk's product, or the reverse."""
         spans = {(span.kind, span.chunk): span for span in self}
         chunks = []
         for (kind, chunk), span in spans.items():
@@ -100,7 +100,7 @@ def current_spans() -> Spans | None:
 
 @contextmanager
 def overlap_trace() -> Iterator[Spans]:
-    """Collect when the products and collectives of this module's calls run, on this thread.
+    """Record when the products and collectives of this module's calls run, in this thread.
 
     Examples
     --------

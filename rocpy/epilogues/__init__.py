@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Epilogues that the user writes: a function of the product and of named inputs, traced once into an expression."""
+"""Custom epilogues: functions of the product and of named inputs, traced once into an expression."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._signatures import public_names
 from rocpy.epilogues._custom import CustomEpilogue, epilogue
-from rocpy.epilogues._expression import Expression
-from rocpy.epilogues._gradient import Gradient
 from rocpy.epilogues._ready import (
     bias_residual_gelu,
     dropout,
@@ -16,7 +14,9 @@ from rocpy.epilogues._ready import (
     softcap,
     swiglu,
 )
-from rocpy.epilogues._triton import FusedKernel, Tile, compile_kernel
+from rocpy.epilogues.expressions.expression import Expression
+from rocpy.epilogues.expressions.gradient import Gradient
+from rocpy.epilogues.lowering.triton import FusedKernel, Tile, compile_kernel
 
 __all__ = [
     "CustomEpilogue",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rocpy.blaslt.model.epilogues import UserEpilogue
-from rocpy.epilogues._evaluate import evaluate
-from rocpy.epilogues._expression import Expression, with_bias
-from rocpy.epilogues._gradient import Gradient, gradient_of
-from rocpy.epilogues._trace import trace
+from rocpy.epilogues.expressions.evaluate import evaluate
+from rocpy.epilogues.expressions.expression import Expression, with_bias
+from rocpy.epilogues.expressions.gradient import Gradient, gradient_of
+from rocpy.epilogues.tracing.trace import trace
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["CustomEpilogue", "epilogue"]
@@ -20,15 +20,15 @@ __all__ = ["CustomEpilogue", "epilogue"]
 class CustomEpilogue(UserEpilogue):
     """A function of a product and of named inputs that :func:`rocpy.matmul` takes as ``epilogue=``.
 
-    Made by :func:`rocpy.epilogue`, or by :meth:`from_json`. Called on arrays it is the user's function itself. Two
-    are equal where their expressions are.
+    Created by :func:`rocpy.epilogue` or :meth:`from_json`. Called on arrays, it calls the user's function. Two
+    epilogues are equal if their expressions are.
 
     Parameters
     ----------
     expression
-        What it computes.
+        The expression that it computes.
     function
-        The user's function; ``None`` where there is only the expression, as after unpickling.
+        The user's function; ``None`` if there is only the expression, as after unpickling.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class CustomEpilogue(UserEpilogue):
 
     @property
     def name(self) -> str:
-        """Its name: the function's."""
+        """The function's name."""
         return self.expression.name
 
     @property
@@ -68,7 +68,7 @@ class CustomEpilogue(UserEpilogue):
 
     @property
     def outputs(self) -> int:
-        """How many results it has."""
+        """Number of results."""
         return len(self.expression.outputs)
 
     def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rocpy.epilogues._custom import CustomEpilogue
-from rocpy.epilogues._expression import Builder
-from rocpy.epilogues._types import category, name_of
+from rocpy.epilogues.expressions.expression import Builder
+from rocpy.epilogues.expressions.types import category, name_of
 from rocpy.errors import InvalidProblemError
 
 __all__ = [
@@ -81,14 +81,14 @@ def _scale_clamp_cast(dtype: str, low: float, high: float) -> CustomEpilogue:
 
 
 def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float | None = None) -> CustomEpilogue:
-    """Return the epilogue that requantises: ``x * scale``, rounded to nearest even, kept within bounds, and cast.
+    """Return an epilogue that requantises: ``x * scale``, rounded to nearest even, clamped, and cast.
 
     Parameters
     ----------
     dtype
-        Type of the result: int8, int32, or an 8-bit float, which is rounded by the cast itself.
+        Type of the result: int8, int32, or an 8-bit float, which the cast itself rounds.
     low, high
-        Bounds; those of the type by default.
+        Bounds; by default those of the type.
 
     Returns
     -------
@@ -126,17 +126,17 @@ def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float 
 
 
 def interleave(gate: Any, up: Any) -> Any:
-    """Return the weight of a gated layer for :data:`swiglu` and :data:`geglu`: the columns of two weights in turn.
+    """Return two weights with alternating columns: the weight of a layer for :data:`swiglu` or :data:`geglu`.
 
     Parameters
     ----------
     gate, up
-        Weights of one shape, ``(..., K, N)``, or biases ``(N,)``, of numpy or torch.
+        Weights of equal shape, ``(..., K, N)``, or biases ``(N,)``: numpy arrays or torch tensors.
 
     Returns
     -------
     array
-        Shape ``(..., K, 2 N)``: column ``2 i`` is the gate's, column ``2 i + 1`` the other's.
+        Shape ``(..., K, 2 N)``: column ``2 i`` is from ``gate``, column ``2 i + 1`` from ``up``.
 
     Raises
     ------
@@ -151,6 +151,6 @@ def interleave(gate: Any, up: Any) -> Any:
     """
     if tuple(gate.shape) != tuple(up.shape):
         raise InvalidProblemError(f"gate: shape {tuple(gate.shape)}, up: shape {tuple(up.shape)}; they must be equal")
-    from rocpy.epilogues._evaluate import interleaved
+    from rocpy.epilogues.expressions.evaluate import interleaved
 
     return interleaved(gate, up)

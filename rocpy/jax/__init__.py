@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Products for jax that compile and train: inside ``jax.jit``, with gradients, vectorised, exported."""
+"""Products for jax, with support for ``jax.jit``, gradients, ``jax.vmap`` and ``jax.export``."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._signatures import public_names

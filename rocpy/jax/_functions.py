@@ -51,7 +51,7 @@ def _stored(aux: Any) -> Any:
         return aux
     values = [value for key, value in aux.items() if str(key).endswith("_aux")]
     if len(values) != 1:
-        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
+        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux")
     return values[0]
 
 
@@ -132,8 +132,8 @@ def matmul(
 ) -> Any:
     """Return ``epilogue(alpha * a @ b + beta * c + bias)`` inside and outside ``jax.jit``, with gradients.
 
-    It is :func:`rocpy.matmul` as an operation of XLA: it works under ``jax.jit``, ``jax.grad``, ``jax.vmap``,
-    ``jax.checkpoint``, ``jax.lax`` loops and ``jax.export``. The plans are those of the function form.
+    This is :func:`rocpy.matmul` as an operation of XLA: it works under ``jax.jit``, ``jax.grad``, ``jax.vmap``,
+    ``jax.checkpoint``, ``jax.lax`` loops and ``jax.export``, and shares the plan cache of :func:`rocpy.matmul`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def matmul(
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Numbers known when the function is traced; ``beta`` defaults to 1 when ``c`` is given.
+        Numbers known when the function is traced; ``beta`` defaults to 1 if ``c`` is passed.
     epilogue
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
     bias
@@ -154,14 +154,14 @@ def matmul(
     clamp
         ``(low, high)`` of the clamp epilogues.
     scale_a, scale_b
-        Numbers known when the function is traced, which 8-bit floats need, and int8 with a float result; 1.0 for no
-        scaling.
+        Numbers known when the function is traced; required for 8-bit floats, and for int8 with a float result. 1.0
+        means no scaling.
     dtype
         Element type of the result.
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     options
-        :class:`rocpy.blaslt.Options` or a dict; those that hold where the function is traced.
+        :class:`rocpy.blaslt.Options` or a dict; by default the options active when the function is traced.
 
     Returns
     -------
@@ -171,19 +171,19 @@ def matmul(
     Raises
     ------
     InvalidOperandError
-        If an operand is no jax or numpy array.
+        If an operand is not a jax or numpy array.
     InvalidProblemError
-        If shapes or dtypes do not fit, known or symbolic; when the function is traced.
+        If shapes or dtypes, known or symbolic, do not fit; raised when the function is traced.
     UnsupportedError
         If there is no such product.
 
     Notes
     -----
-    Reverse mode differentiates, any number of times: the forward product of a GELU stores its pre-activation by the
-    ``_aux`` epilogue, and the product that gives b's gradient sums the bias' on the way. Forward mode (``jax.jvp``)
-    is refused by jax.
+    Reverse-mode differentiation works to any order: the forward product of a GELU stores its pre-activation with the
+    ``_aux`` epilogue, and the product that computes b's gradient also computes the bias gradient. Forward mode
+    (``jax.jvp``) is refused by jax.
 
-    Stream: XLA's own on a ROCm device; on the CPU the results are complete when XLA goes on.
+    Stream: XLA's own on a ROCm device; on the CPU the results are complete when XLA continues.
 
     References
     ----------

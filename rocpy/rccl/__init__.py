@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Collectives over RCCL, on AMD GPUs and, through the same C ABI, between threads and processes of any machine.
+"""Collectives over RCCL, on AMD GPUs and, through the same C ABI, between threads and processes on any machine.
 
-Every wait has a deadline, and every error says which rank is missing, gone or of another opinion.
+Every wait has a deadline, and errors name the rank that is missing, has exited, or made a different call.
 """
 
 from rocpy._messages.keywords import suggest_keywords_in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Device, stream, event, graph, code and buffer: thin owners of HIP's objects on the chosen platform."""
+"""Devices, streams, events, graphs, modules and buffers: thin owners of HIP objects on the chosen platform."""
 
 from rocpy._signatures import public_names
 from rocpy.runtime.device import Device

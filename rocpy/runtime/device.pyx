@@ -51,7 +51,7 @@ cdef object lost_error(str noun, int generation):
             f"this {noun} was created before a fork and belongs to the parent process; create a new one here"
         )
     return ClosedError(
-        f"this {noun} was made before its device was reset (hipDeviceReset), which destroyed its resources there; "
+        f"this {noun} was created before its device was reset (hipDeviceReset), which destroyed its resources there; "
         "create a new one"
     )
 
@@ -89,12 +89,12 @@ cdef int index_of(object device) except -1:
 cdef class Device:
     """A device of the platform.
 
-    As a context manager it is the thread's current device inside, and the one before afterwards.
+    As a context manager it makes this device the thread's current one inside the block and restores the previous one afterwards.
 
     Parameters
     ----------
     index : int, optional
-        Its number, from 0; the thread's current device by default.
+        Index of the device, from 0; the thread's current device by default.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ cdef class Device:
     Raises
     ------
     InvalidProblemError
-        There is no device of this number.
+        There is no device with this index.
 
     Examples
     --------
@@ -145,7 +145,7 @@ cdef class Device:
 
     @property
     def name(self):
-        """Name for people."""
+        """Name, for display."""
         return self.properties["name"]
 
     @property
@@ -166,7 +166,7 @@ cdef class Device:
 
     @property
     def properties(self):
-        """Facts of hipGetDeviceProperties, as a dict."""
+        """Properties of hipGetDeviceProperties, as a dict."""
         cdef abi.hipDeviceProp_t facts
         abi.hipGetDevicePropertiesR0600(&facts, self.index)
         return {
@@ -187,7 +187,7 @@ cdef class Device:
         }
 
     def synchronize(self):
-        """Wait until the device has done all work of all its streams (hipDeviceSynchronize)."""
+        """Wait until all work in all of the device's streams has finished (hipDeviceSynchronize)."""
         cdef int previous = enter(self.index)
         try:
             with nogil:

@@ -13,21 +13,21 @@ cdef int NOT_READY = 600  # hipErrorNotReady
 
 
 cdef class Event(Owner):
-    """A mark in a stream (hipEventCreateWithFlags, hipEventDestroy).
+    """A point in a stream (hipEventCreateWithFlags, hipEventDestroy).
 
     Parameters
     ----------
     timing : bool
-        Whether the event takes the time; without it, it is cheaper.
+        Whether the event records the time; an event without timing is cheaper.
     device : Device or int, optional
-        Device of the streams it will be recorded on; the thread's current one by default.
+        Device of the streams on which it will be recorded; the thread's current device by default.
 
     Attributes
     ----------
     timing : bool
-        Whether it takes the time.
+        Whether it records the time.
     device_index : int
-        Number of its device.
+        Index of its device.
 
     Examples
     --------
@@ -66,7 +66,7 @@ cdef class Event(Owner):
         return <size_t>self.c_event
 
     def synchronize(self):
-        """Wait until the work before the event is done (hipEventSynchronize); at once if it was never recorded."""
+        """Wait until the work before the event has finished (hipEventSynchronize); return at once if it was never recorded."""
         cdef abi.hipEvent_t c_event = self.c_event
         self.check()
         self.waiting += 1
@@ -80,7 +80,7 @@ cdef class Event(Owner):
 
     @property
     def done(self):
-        """Whether the work before the event is done (hipEventQuery)."""
+        """Whether the work before the event has finished (hipEventQuery)."""
         self.check()
         if abi.slot_hipEventQuery(self.c_event) == NOT_READY:
             abi.slot_hipGetLastError()
@@ -94,7 +94,7 @@ cdef class Event(Owner):
         Parameters
         ----------
         later : Event
-            The end of what is measured.
+            The later event.
 
         Returns
         -------
@@ -104,9 +104,9 @@ cdef class Event(Owner):
         Raises
         ------
         InvalidProblemError
-            One of the events takes no time.
+            One of the events does not record the time.
         LibraryError
-            One of them was not recorded or is not done.
+            One of them was not recorded or has not finished.
         """
         cdef float elapsed = 0
         self.check()

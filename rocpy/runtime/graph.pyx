@@ -19,9 +19,9 @@ _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 cdef class Graph(Owner):
     """Work of a stream, captured once and launched many times (hipGraphInstantiate, hipGraphLaunch, hipGraphExecDestroy).
 
-    Made by :meth:`rocpy.Stream.capture`. In the ``with`` block nothing runs: what is given to the stream, and to streams that wait for its
-    events and that it waits for in the end, becomes the graph. Each launch then reads the operands as they are at that time and writes the
-    same results; the graph keeps them alive.
+    Created by :meth:`rocpy.Stream.capture`. Nothing runs in the ``with`` block: the work submitted to the stream, and to streams that
+    join it through events, becomes the graph. Each launch then reads the operands as they are at that time and writes to the same
+    results; the graph keeps them alive.
 
     Parameters
     ----------
@@ -150,12 +150,12 @@ cdef class Graph(Owner):
         return count
 
     def launch(self, stream=None):
-        """Run the work once more, in the order of a stream (hipGraphLaunch); the host does not wait.
+        """Queue the work once on a stream (hipGraphLaunch); the host does not wait.
 
         Parameters
         ----------
         stream : stream, optional
-            Where to run it; the stream that was captured by default. Launches of one graph follow each other.
+            Where to run it; the stream that was captured by default. Launches of one graph run one after another.
 
         Raises
         ------
@@ -182,9 +182,9 @@ cdef class Graph(Owner):
             hold(c_stream, device, (self.objects, self.lent))
 
     def close(self):
-        """Give the graph back. What was launched is still done; calling it again does nothing."""
+        """Release the graph. Launches that were queued still run; calling it again has no effect."""
         if self.capturing:
-            raise RocpyError("this Graph is being captured; leave its with block first")
+            raise RocpyError("this Graph is being captured; exit its with block first")
         self.let_go()
 
     cdef int give_back(self) except -1:

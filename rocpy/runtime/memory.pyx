@@ -123,28 +123,28 @@ cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* exten
 cdef class Buffer:
     """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
 
-    It is exchanged by DLPack in both directions. On the host platform all of it is CPU memory and is exported as such, after the
-    device has finished its work.
+    It supports DLPack in both directions. On the host platform it is CPU memory and is exported as such, after the device has finished
+    its work.
 
     Parameters
     ----------
     shape : int or tuple of int
         Extents.
     dtype : str or dtype
-        Element type, by name or as numpy, ml_dtypes, torch or rocpy have it.
+        Element type: a name, or a dtype of numpy, ml_dtypes, torch or rocpy.
     device : Device or int
-        Device that it belongs to.
+        Device to which it belongs.
     location : {"device", "host", "managed"}
-        Memory of the device, pinned memory of the host, or memory that moves between the two.
+        Device memory, pinned host memory, or managed memory, which migrates between the two.
 
     Attributes
     ----------
     nbytes : int
         Size, in bytes.
     device_index : int
-        Number of the device.
+        Index of the device.
     location : str
-        Where the memory is; ``"foreign"`` for memory taken over from an array.
+        Where the memory is; ``"foreign"`` for memory shared with an array of another library.
 
     Raises
     ------
@@ -176,7 +176,7 @@ cdef class Buffer:
 
     @staticmethod
     def from_dlpack(array):
-        """Take over the memory of an array without a copy; the array's owner keeps it alive as long as the buffer lives.
+        """Return a buffer that shares the memory of an array, without a copy; the memory stays valid as long as the buffer exists.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ cdef class Buffer:
         Raises
         ------
         InvalidOperandError
-            The array is no DLPack producer, or is not C-contiguous.
+            The array does not support DLPack, or is not C-contiguous.
 
         Examples
         --------
@@ -282,12 +282,12 @@ cdef class Buffer:
 
     @property
     def device(self):
-        """The Device it belongs to."""
+        """The Device to which it belongs."""
         return _device.Device(self.device_index)
 
     @property
     def read_only(self):
-        """Whether it must not be written: memory taken over from an immutable array."""
+        """Whether it must not be written, because it shares the memory of an immutable array."""
         return bool(self.read_only_)
 
     @property
@@ -309,14 +309,14 @@ cdef class Buffer:
         return release_finished()
 
     def copy_from(self, array, *, stream=None):
-        """Copy an array's elements into the buffer (hipMemcpyAsync) and wait until that is done.
+        """Copy an array's elements into the buffer (hipMemcpyAsync) and wait for the copy.
 
         Parameters
         ----------
         array : array
-            Anything that numpy.asarray takes, or another Buffer; of the buffer's shape and dtype.
+            Anything that numpy.asarray accepts, or another Buffer; of the buffer's shape and dtype.
         stream : stream, optional
-            Stream whose order the copy keeps; the null stream by default.
+            Stream on which the copy is queued; the null stream by default.
         """
         if self.read_only_:
             raise InvalidOperandError("this Buffer is read-only")
@@ -330,14 +330,14 @@ cdef class Buffer:
         self.copy(data, address, (mine, owner), stream)
 
     def copy_to(self, array, *, stream=None):
-        """Copy the buffer's elements into an array (hipMemcpyAsync) and wait until that is done.
+        """Copy the buffer's elements into an array (hipMemcpyAsync) and wait for the copy.
 
         Parameters
         ----------
         array : numpy.ndarray or Buffer
             Writable and C-contiguous, of the buffer's shape and dtype.
         stream : stream, optional
-            Stream whose order the copy keeps; the null stream by default.
+            Stream on which the copy is queued; the null stream by default.
         """
         self.check()
         if isinstance(array, Buffer):
@@ -383,7 +383,7 @@ cdef class Buffer:
         Parameters
         ----------
         stream : stream, optional
-            Stream whose order the copy keeps; the null stream by default.
+            Stream on which the copy is queued; the null stream by default.
 
         Returns
         -------
@@ -395,14 +395,14 @@ cdef class Buffer:
         return result
 
     def fill(self, int value, *, stream=None):
-        """Set every byte, in the stream's order (hipMemsetAsync).
+        """Set every byte to a value, in stream order (hipMemsetAsync).
 
         Parameters
         ----------
         value : int
             The byte, 0 to 255.
         stream : stream, optional
-            The null stream by default.
+            Stream on which it is queued; the null stream by default.
         """
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
@@ -470,9 +470,9 @@ cdef class Buffer:
         return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (<size_t>data, bool(self.read_only_))}
 
     def close(self):
-        """Give the memory back (hipFree, hipHostFree); calling it again does nothing.
+        """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
-        Memory that arrays share, and that products, graphs and copies of other threads still use, stays until the last of them is done.
+        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last use.
         """
         if self.closed:
             return

@@ -20,16 +20,16 @@ cdef int NOT_READY = 600  # hipErrorNotReady
 cdef class Stream(StreamHandle):
     """An in-order queue of work on a device (hipStreamCreateWithPriority, hipStreamDestroy).
 
-    After `close` its work is still done, and a call that another thread has begun with it is finished first.
+    After `close`, queued work still runs, and a call that another thread has begun on it finishes first.
 
     Parameters
     ----------
     device : Device or int
-        Device to run on.
+        Device of the stream.
     nonblocking : bool
         Whether the stream ignores the device's null stream; otherwise the two wait for each other.
     priority : int
-        Lower numbers go first; numbers outside of the device's range are clamped by it.
+        Lower numbers have priority; numbers outside of the device's range are clamped.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ cdef class Stream(StreamHandle):
     ClosedError
         A method was called after `close`.
     LibraryError
-        HIP refused.
+        HIP refused the call.
 
     Examples
     --------
@@ -94,7 +94,7 @@ cdef class Stream(StreamHandle):
         return value
 
     def synchronize(self):
-        """Wait until all work given to the stream so far is done (hipStreamSynchronize), and let go of what it held."""
+        """Wait until all work queued so far has finished (hipStreamSynchronize), and release the objects that it kept alive."""
         cdef hipStream_t c_stream = self.c_stream
         cdef StreamUse use
         self.check()
@@ -105,7 +105,7 @@ cdef class Stream(StreamHandle):
 
     @property
     def done(self):
-        """Whether all work given to the stream so far is done (hipStreamQuery)."""
+        """Whether all work queued so far has finished (hipStreamQuery)."""
         self.check()
         if abi.slot_hipStreamQuery(self.c_stream) == NOT_READY:
             abi.slot_hipGetLastError()
@@ -115,7 +115,7 @@ cdef class Stream(StreamHandle):
         return True
 
     def wait(self, Event event not None):
-        """Let later work of this stream wait for an event (hipStreamWaitEvent); the host does not wait.
+        """Make later work of this stream wait for an event (hipStreamWaitEvent); the host does not wait.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ cdef class Stream(StreamHandle):
         abi.hipStreamWaitEvent(self.c_stream, event.c_event, 0)
 
     def record(self, Event event=None):
-        """Record an event after the work given so far (hipEventRecord).
+        """Record an event after the work queued so far (hipEventRecord).
 
         Parameters
         ----------
@@ -195,6 +195,6 @@ cdef class Stream(StreamHandle):
 
 
 def hold_objects(Stream stream not None, *objects):
-    """Keep objects alive until the stream has done what was given to it so far."""
+    """Keep objects alive until the work queued so far has finished."""
     stream.check()
     hold(stream.c_stream, stream.device_index, objects)

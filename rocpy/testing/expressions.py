@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.epilogues import Expression
-from rocpy.epilogues._trace import Traced
+from rocpy.epilogues.tracing.trace import Traced
 
 from . import oracles
 from .tolerance import FORMATS, ulp

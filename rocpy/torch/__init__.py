@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layers and products for torch that train: recorded by autograd, compiled, exported, vectorised."""
+"""Layers and products for torch, with support for autograd, torch.compile, torch.export and torch.vmap."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._operand import set_torch_dispatcher

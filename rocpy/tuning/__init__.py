@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measured choice of algorithms: tuning of products, the database that remembers it, the recorder of shapes."""
+"""Measured choices of algorithms: tuning of products, the database that stores them, and the recorder of shapes."""
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._signatures import public_names

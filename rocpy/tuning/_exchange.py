@@ -39,7 +39,7 @@ OFFLINE_COLUMNS = (
 
 
 def export_json(records: Iterable[Record]) -> str:
-    """Return records as a JSON document that :func:`import_json` takes.
+    """Return records as a JSON document that :func:`import_json` accepts.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def import_json(text: str) -> list[Record]:
     Raises
     ------
     InvalidProblemError
-        If it is no such document, or is of another schema.
+        If it is not such a document, or has another schema.
 
     Warns
     -----
     RocpyWarning
-        If a record lacks a field or has a value that none can have, such as a time of 0: it is left out, and named.
+        If a record lacks a field or has an invalid value, such as a time of 0; it is omitted, and the warning names it.
 
     Examples
     --------
@@ -151,25 +151,25 @@ def _plain(terms: dict[str, Any]) -> bool:
 
 
 def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> tuple[str, int]:
-    """Return records as a results file of PyTorch's TunableOp, and how many could not be said in it.
+    """Return records as a results file of PyTorch's TunableOp, and how many cannot be expressed in it.
 
     Parameters
     ----------
     records
         Records of one environment.
     torch_version
-        For the validator line ``PT_VERSION``, without which torch ignores the file; left out if empty.
+        Value of the validator line ``PT_VERSION``, without which torch ignores the file; omitted if empty.
 
     Returns
     -------
     tuple of str and int
-        The CSV, and the number of records left out: those of the host platform, whose solution indices are its own,
-        and those with an epilogue, scales or packed weights, which TunableOp's keys do not tell apart.
+        The CSV, and the number of omitted records: those of the host platform, which has its own solution indices, and
+        those with an epilogue, scales or packed weights, which TunableOp's keys do not distinguish.
 
     Raises
     ------
     InvalidProblemError
-        If the records are of more than one environment.
+        If the records belong to more than one environment.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def _tunableop_line(
 
 
 def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
-    """Return records as a file for ``HIPBLASLT_TUNING_OVERRIDE_FILE``, and how many could not be said in it.
+    """Return records as a file for ``HIPBLASLT_TUNING_OVERRIDE_FILE``, and how many cannot be expressed in it.
 
     Parameters
     ----------
@@ -217,18 +217,18 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
     Returns
     -------
     tuple of str and int
-        The file, whose first line is the library's revision, and the number of records left out: those of the host
-        platform, and those with an epilogue, scales or packed weights, which the file's keys do not tell apart.
+        The file, whose first line is the library's revision, and the number of omitted records: those of the host
+        platform, and those with an epilogue, scales or packed weights, which the file's keys do not distinguish.
 
     Raises
     ------
     InvalidProblemError
-        If the records are of more than one environment.
+        If the records belong to more than one environment.
 
     Notes
     -----
-    The file's keys hold neither leading dimensions nor strides; of two records that differ in those the faster one is
-    written.
+    The file's keys contain neither leading dimensions nor strides; of two records that differ in those, the faster one
+    is written.
 
     Examples
     --------

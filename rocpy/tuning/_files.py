@@ -66,16 +66,16 @@ LARGEST_SOLUTION, LARGEST_BYTES = (1 << 31) - 1, (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured for one problem in one environment.
+    """The measurement of one problem in one environment.
 
     Parameters
     ----------
     scope, key
         The environment and the problem, each a JSON object.
     problem
-        The :class:`rocpy.blaslt.Problem` as JSON, for people and for measuring it again.
+        The :class:`rocpy.blaslt.Problem` as JSON, for display and for measuring it again.
     kernel, solution
-        Name of the kernel, ``""`` where the library does not tell, and its solution index.
+        Name of the kernel, ``""`` if the library does not report it, and its solution index.
     workspace_bytes
         Scratch memory that it needs, in bytes.
     measured_us, spread

@@ -28,7 +28,7 @@ _FIXED = {"pointer_mode": "host", "batch_mode": "strided", "alpha_vector": False
 
 
 def scope(device: int = 0) -> str:
-    """Return the environment that measurements on a device hold for, as a JSON object.
+    """Return the environment for which measurements on a device are valid, as a JSON object.
 
     Parameters
     ----------
@@ -100,14 +100,14 @@ def library_tunes_itself() -> str | None:
 
 
 def problem_key(problem: Problem, options: Options | None = None) -> str:
-    """Return everything that tells a problem apart for the library, as a JSON object.
+    """Return everything that distinguishes a problem for the library, as a JSON object.
 
     Parameters
     ----------
     problem
-        A problem whose operands the library takes as they lie.
+        A problem whose operands the library can read without a copy.
     options
-        Those of the product; of them the limit of the workspace counts.
+        Options of the product, of which only the workspace limit matters.
 
     Returns
     -------

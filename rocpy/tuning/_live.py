@@ -133,11 +133,11 @@ def tune(
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
         if wrong and verdict.runners[verdict.winner].cold:  # else the budget ended before any trial: nothing to store
             verdict = dataclasses.replace(
-                verdict, decided=True, reason=f"the heuristic's first is wrong; {verdict.reason}"
+                verdict, decided=True, reason=f"the heuristic's first choice is wrong; {verdict.reason}"
             )
         report = _conclude(product, problem, options, device, by_rank, verdict)
         info(
-            "tuned %s: %s, %.2f times the heuristic's first, %s (%.0f ms)",
+            "tuned %s: %s, %.2f times the heuristic's first choice, %s (%.0f ms)",
             problem, report.best, report.gain, report.reason, report.elapsed_ms,
         )  # fmt: skip
         return dataclasses.replace(report, trials=(*report.trials, *wrong))

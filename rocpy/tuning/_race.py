@@ -108,9 +108,9 @@ def race(
     challenger = _leader(runners)
     runners[0].dropped = ""
     if len(runners[0].cold) < LEAST_ROUNDS:
-        reason, winner, decided = "too few trials within the budget: the heuristic's first stays", 0, False
+        reason, winner, decided = "too few trials within the budget: the heuristic's first choice is kept", 0, False
     elif challenger == 0:
-        reason, winner, decided = "the heuristic's first is the fastest", 0, True
+        reason, winner, decided = "the heuristic's first choice is the fastest", 0, True
     else:
         reason, won = confirm(runners, challenger, trial, spent)
         winner, decided = (challenger if won else 0), True
@@ -132,7 +132,7 @@ def admit(
     best = min(seconds.values())
     for index, elapsed in seconds.items():
         if index and elapsed > FAR_BEHIND * best:
-            runners[index].dropped = "far behind at the start"
+            runners[index].dropped = "much slower in the first trial"
 
 
 def run_rounds(
@@ -157,7 +157,7 @@ def run_rounds(
         bar = factor * min(runners[index].score for index in alive if not runners[index].dropped)
         for index in alive:
             if index and not runners[index].dropped and min(runners[index].scores) > bar:
-                runners[index].dropped = f"behind after {number + 1} rounds"
+                runners[index].dropped = f"slower after {number + 1} rounds"
 
 
 def _leader(runners: Sequence[Runner]) -> int:
@@ -199,5 +199,5 @@ def confirm(
         return f"a second round did not confirm a gain of more than {margin:.1%}", False
     for kind, ratios in (("cold", cold), ("warm", warm)):
         if statistics.median(ratios) < 1.0:
-            return f"the fastest loses with {kind} caches", False
+            return f"the fastest is slower with {kind} caches", False
     return f"faster by {middle - 1:.1%}, and by more than {margin:.1%} in a second round", True

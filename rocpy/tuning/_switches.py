@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tuning switched on and off for a process, and the recorder of the problems that it meets."""
+"""Enabling and disabling tuning for a process, and the recorder of the problems that it computes."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ def _set_budget_ms(budget_ms: float) -> float:
 
 
 class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable()`)
-    """Measure each problem that the function form meets and that has no stored choice, from now on, in all threads.
+    """Measure each problem of ``rocpy.matmul`` that has no stored choice, from now on, in all threads.
 
     Parameters
     ----------
     budget_ms
-        What may be spent on one problem, in milliseconds.
+        Time limit for one problem, in milliseconds.
 
     Notes
     -----
-    As a context manager it holds for the block. Nothing is measured while a stream is captured into a graph, nor for
+    As a context manager it applies to the block. Nothing is measured while a stream is captured into a graph, nor for
     products with ``options(reproducible=...)``. A choice changes which kernel runs, and with it the order of summation:
     results may differ in their last bits from those of the heuristic's choice, as they may between library versions.
 
@@ -134,7 +134,7 @@ class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disab
 
 
 class Shapes(list[Problem]):
-    """Problems that a program met, each once, in the order of their first product.
+    """The problems that a program computed, each once, in the order of their first product.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class Shapes(list[Problem]):
         return table("problems", (), [(problem,) for problem in self])
 
     def to_json(self) -> str:
-        """Return the problems as a JSON document, which ``rocpy tune run`` takes."""
+        """Return the problems as a JSON document, which ``rocpy tune run`` accepts."""
         return json.dumps({"format": FORMAT, "problems": [json.loads(problem.to_json()) for problem in self]}, indent=1)
 
     @classmethod
@@ -157,7 +157,7 @@ class Shapes(list[Problem]):
         Raises
         ------
         InvalidProblemError
-            If it is no such document, or one of its problems is none.
+            If it is not such a document, or one of its problems is invalid.
         """
         try:
             document = json.loads(text)
@@ -181,10 +181,10 @@ class Shapes(list[Problem]):
 
 
 class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() as shapes:`)
-    """Collect the problems that the process plans inside a block, in all threads.
+    """Record the problems that the process plans inside a block, in all threads.
 
-    A product whose plan is already kept is planned once more, so that it is seen; after that a product costs no more
-    than without.
+    A product whose plan is already cached is planned once more, so that it is recorded; after that, recording costs
+    nothing.
 
     Examples
     --------

@@ -24,20 +24,20 @@ FILE_NAME = f"tuning-{SCHEMA}.sqlite3"
 
 
 class Database:
-    """Records of what was measured, from one file that is written and others that are read.
+    """Tuning records, from one file that is written and others that are only read.
 
     Parameters
     ----------
     paths
-        Files or folders, the first of which is written; ``ROCPY_TUNING_DB`` by default, else one file in the user's
-        cache folder. With no path at all the records live in memory.
+        Files or folders, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in the user's
+        cache folder if that is unset. With an empty list the records are in memory only.
 
     Notes
     -----
-    Files are read once, at the first question; :meth:`refresh` reads them again. Any number of processes may write
-    one file, and may be killed while they do. On a network file system each machine writes a file of its own beside the
-    named one, and reads all of them. A damaged file is moved aside, and one that cannot be written is kept in memory,
-    each with one :class:`rocpy.RocpyWarning`.
+    Files are read once, at the first query; :meth:`refresh` reads them again. Any number of processes may write to one
+    file, and may be killed while they write. On a network file system each machine writes its own file next to the
+    named one and reads all of them. A damaged file is moved aside, and if a file cannot be written the records are kept
+    in memory, each with one :class:`rocpy.RocpyWarning`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Database:
             return [record for record in known.values() if scope is None or record.scope == scope]
 
     def store(self, *records: Record) -> None:
-        """Keep records, in memory and in the file that is written; of two for one problem the newer one."""
+        """Store records, in memory and in the file that is written; a newer one replaces an older one."""
         with self._writing:
             # The file first: who reads it again meanwhile finds them.
             self._write(records)
@@ -95,7 +95,7 @@ class Database:
                         known[record.scope, record.key] = record
 
     def merge(self, other: Database) -> int:
-        """Take another database's records and return how many were new or newer."""
+        """Add another database's records and return how many were new or newer."""
         known = {(record.scope, record.key): record.date for record in self.records()}
         fresh = [record for record in other.records() if record.date > known.get((record.scope, record.key), -math.inf)]
         if fresh:
@@ -117,7 +117,7 @@ class Database:
         return len(gone)
 
     def refresh(self) -> None:
-        """Read the files again: other processes may have written."""
+        """Read the files again, since other processes may have written to them."""
         with self._lock:
             self._known = None
 
@@ -201,12 +201,12 @@ _current_lock = threading.Lock()
 
 
 def current() -> Database:
-    """Return the database of this process, made at the first call from ``ROCPY_TUNING_DB``.
+    """Return the database of this process, created at the first call from ``ROCPY_TUNING_DB``.
 
     Returns
     -------
     Database
-        Always the same one.
+        The same object at each call.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def current() -> Database:
 
 
 def use(database: Database) -> None:
-    """Take another database for this process from now on."""
+    """Use another database in this process from now on."""
     global _current
     _current = database
 

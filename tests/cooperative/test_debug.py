@@ -358,7 +358,7 @@ CORRECT = [
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:.*have left the kernel before the barrier")  # as one of them does, on purpose
+@pytest.mark.filterwarnings("ignore:.*have returned from the kernel before the barrier")  # one does, on purpose
 @pytest.mark.parametrize(
     "function",
     [*CORRECT[:10], *(pytest.param(function, marks=pytest.mark.slow) for function in CORRECT[10:])],
@@ -369,7 +369,7 @@ def test_correct_kernels_raise_nothing(function, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*have left the kernel before the barrier")
+@pytest.mark.filterwarnings("ignore:.*have returned from the kernel before the barrier")
 @pytest.mark.parametrize("function", CORRECT, ids=lambda function: function.__name__)
 def test_correct_kernels_give_the_same_in_any_order(function, rng):
     x = rng.random(64)

@@ -217,7 +217,7 @@ def test_what_is_refused():
             distributed.matmul_reduce_scatter(x, w, comm=comm)
         with pytest.raises(InvalidProblemError, match="chunks"):
             distributed.all_gather_matmul(x, w, comm=comm, chunks=0)
-        with pytest.raises(InvalidProblemError, match="does not take x"):
+        with pytest.raises(InvalidProblemError, match="cannot be applied to x"):
             distributed.row_linear(x, w, comm=comm)
         with pytest.raises(InvalidProblemError, match="expected a matrix"):
             distributed.column_linear(x[None], w.T, comm=comm, sequence_parallel=True)

@@ -16,8 +16,8 @@ from code_platform import HERE
 from elftools.elf.elffile import ELFFile
 
 import rocpy
-from rocpy.epilogues._hip import block_threads, kernel_source
-from rocpy.epilogues._resolve import resolve
+from rocpy.epilogues.expressions.resolve import resolve
+from rocpy.epilogues.lowering.hip import block_threads, kernel_source
 from rocpy.runtime.kernels import compilation
 from rocpy.testing import expressions
 from rocpy.testing.tolerance import compare, ulp

@@ -9,10 +9,10 @@ import pytest
 import rocpy
 from rocpy.blaslt import supported
 from rocpy.epilogues import CustomEpilogue
-from rocpy.epilogues._hip import kernel_source
-from rocpy.epilogues._resolve import resolve
-from rocpy.epilogues._tile import encode
-from rocpy.epilogues._triton_source import kernel_text
+from rocpy.epilogues.expressions.resolve import resolve
+from rocpy.epilogues.lowering.hip import kernel_source
+from rocpy.epilogues.lowering.tile import encode
+from rocpy.epilogues.lowering.triton_source import kernel_text
 
 KINDS = {
     "sum": lambda x, y, step: x * 0.75 + y * (step % 3),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.epilogues import Tile, _triton, compile_kernel
+from rocpy.epilogues import Tile, compile_kernel
+from rocpy.epilogues.lowering import triton as _triton
 from rocpy.testing import amdgpu, expressions
 from rocpy.testing.tolerance import compare, gamma, ulp, unit_roundoff
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import rocpy
 from rocpy._messages.distribution import install_command
-from rocpy.epilogues import Tile, _triton, compile_kernel
+from rocpy.epilogues import Tile, compile_kernel
+from rocpy.epilogues.lowering import triton as _triton
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.testing import expressions
 from rocpy.testing.runner import to_numpy, to_torch

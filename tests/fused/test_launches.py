@@ -13,8 +13,8 @@ import torch
 import rocpy
 from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.custom import triton_kernel as _custom_triton
-from rocpy.epilogues import _triton
-from rocpy.epilogues import _triton_source
+from rocpy.epilogues.lowering import triton as _triton
+from rocpy.epilogues.lowering import triton_source as _triton_source
 
 SMALL = (_triton.Tile(16, 16, 16, 1, 1), _triton.Tile(32, 16, 16, 1, 1))
 _triton.tiles = lambda m, n, arch, operand: SMALL

@@ -241,15 +241,15 @@ def test_what_a_release_lacks_is_lacking_in_every_kind_of_product(release):
 # The part of the product's tests that meets what releases differ in: epilogues, types and scales. `make test-abi` runs
 # all of them. What a release lacks the tests learn from rocpy.blaslt.supported.
 SUBSET = (
-    "tests/blaslt/test_complex.py",
-    "tests/blaslt/test_fallback.py",
-    "tests/blaslt/test_grouped_scales.py",
-    "tests/blaslt/test_mx.py",
-    "tests/blaslt/test_out_dtype.py",
-    "tests/blaslt/test_plans.py",
-    "tests/blaslt/test_scales.py",
-    "tests/blaslt/test_supported.py",
-    "tests/blaslt/test_types.py",
+    "tests/blaslt/products/test_complex.py",
+    "tests/blaslt/fusion/test_fallback.py",
+    "tests/blaslt/scales/test_grouped_scales.py",
+    "tests/blaslt/scales/test_mx.py",
+    "tests/blaslt/products/test_out_dtype.py",
+    "tests/blaslt/plans/test_plans.py",
+    "tests/blaslt/scales/test_scales.py",
+    "tests/blaslt/fusion/test_supported.py",
+    "tests/blaslt/products/test_types.py",
     "tests/property/test_types_properties.py",
 )
 

@@ -128,7 +128,7 @@ def test_what_has_no_source_is_refused(reset):
     }  # fmt: skip
     for noun, calls in uses.items():
         for call in calls:
-            with pytest.raises(ClosedError, match=rf"^this {noun} was made before its device was reset"):
+            with pytest.raises(ClosedError, match=rf"^this {noun} was created before its device was reset"):
                 call()
     for each in (memory, stream, event, weight, plan):
         each.close()

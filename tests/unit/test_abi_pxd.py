@@ -17,7 +17,7 @@ def test_a_row_is_a_slot_and_a_call(row):
     promise = "except -1 nogil" if row.result in abi_pxd.STATUS_TYPES else "noexcept nogil"
     assert re.search(rf"^cdef inline {kind} {row.name}\(.*\) {promise}:$", TEXT, re.MULTILINE)
     if row.result in abi_pxd.STATUS_TYPES:
-        assert f'raise_status(Library.{row.library}, answer, b"{row.name}")' in TEXT
+        assert f'raise_status(library_{row.library}, answer, b"{row.name}")' in TEXT
 
 
 def test_every_type_of_the_headers_is_declared():

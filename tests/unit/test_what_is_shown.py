@@ -201,8 +201,8 @@ def communicator():
     ("make", "advice"),
     [
         (lambda: rocpy.Matmul(A, B), "export()"),
-        (rocpy.Stream, "make one in the process"),
-        (rocpy.Event, "make one in the process"),
+        (rocpy.Stream, "create one in the process"),
+        (rocpy.Event, "create one in the process"),
         (communicator, "UniqueId"),
         (lambda: rocpy.Buffer(16), "to_numpy()"),
         (lambda: rccl.empty(16), "to_numpy()"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A made-up collective of RCCL's others: `all_gather_v`, which gathers another number of rows from each rank."""
+"""A made-up further collective of RCCL: `all_gather_v`, which gathers another number of rows from each rank."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def test_a_result_of_it_is_refused():
 '''
 TESTS = (
     "tests/test_tables.py",
-    "tests/blaslt/test_oracles.py",
-    "tests/blaslt/test_supported.py",
+    "tests/blaslt/products/test_oracles.py",
+    "tests/blaslt/fusion/test_supported.py",
     "tests/unit/test_dtypes.py",
 )
 

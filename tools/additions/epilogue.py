@@ -8,8 +8,7 @@ from edits import insert_before
 ROWS = "rocpy/blaslt/model/epilogues.py"
 FORMULA = "rocpy/blaslt/composed/product.py"
 ORACLE = "rocpy/testing/oracles.py"
-GUIDE = "docs/guides/matmul.md"
-FILES = (ROWS, FORMULA, ORACLE, GUIDE)
+FILES = (ROWS, FORMULA, ORACLE)
 
 COMPOSED = """def _mish(framework: Framework, x: Any) -> Any:
     # tanh(ln(1 + e)) is n / (n + 2) with n = e (e + 2); beyond 20 it is 1 in every type.
@@ -70,10 +69,10 @@ def test_bounds_of_the_derivatives():
     assert smooth.curvature * 0.95 < np.abs(second).max() <= smooth.curvature
 '''
 TESTS = (
-    "tests/blaslt/test_oracles.py::test_every_epilogue_has_an_oracle_and_cases",
-    "tests/blaslt/test_matmul_cases.py::test_epilogues_without_an_enumerator_are_composed_or_refused[mish]",
-    "tests/blaslt/test_matmul_cases.py::test_epilogue_rows_agree_with_the_oracles[mish_bias]",
-    "tests/blaslt/test_supported.py",
+    "tests/blaslt/products/test_oracles.py::test_every_epilogue_has_an_oracle_and_cases",
+    "tests/blaslt/products/test_matmul_cases.py::test_epilogues_without_an_enumerator_are_composed_or_refused[mish]",
+    "tests/blaslt/products/test_matmul_cases.py::test_epilogue_rows_agree_with_the_oracles[mish_bias]",
+    "tests/blaslt/fusion/test_supported.py",
     "tests/jax/test_gradients.py::test_every_epilogue[mish_bias]",
     "tests/torch/test_gradients.py::test_every_epilogue[a0-b0-mish]",
     "tests/test_tables.py",
@@ -117,13 +116,6 @@ def change(texts: dict[str, str]) -> dict[str, str]:
             (
                 '    "clamp": Oracle("clamp"),\n',
                 '    "mish": Oracle("mish"),\n    "mish_bias": Oracle("mish", bias=True),\n',
-            ),
-        ),
-        GUIDE: edited(
-            GUIDE,
-            (
-                "| `sigmoid`, `sigmoid_bias`",
-                "| `mish`, `mish_bias` (*) | `x * tanh(ln(1 + exp(x)))` | `bias` for the second | |\n",
             ),
         ),
     }

@@ -5,20 +5,12 @@ from __future__ import annotations
 
 from edits import insert_before
 
-LIBRARIES = "csrc/core/platform/libraries.def"
+LIBRARIES = "csrc/abi/libraries.def"
 ROWS = "csrc/abi/hipchecksum.def"
 TYPES = "csrc/abi/types_hipchecksum.h"
-ALL_ROWS = "csrc/abi/functions.def"
-ALL_TYPES = "csrc/abi/types.h"
-ENUMERATION = "rocpy/_core.pxd"
-VERSIONS = "csrc/platforms/host/hip/window.cpp"
-HOST = "csrc/platforms/host/CMakeLists.txt"
 SOURCE = "csrc/platforms/host/hipchecksum/hipchecksum.cpp"
-MODULES = "rocpy/CMakeLists.txt"
 NOUN = "rocpy/runtime/hipchecksum.pyx"
-FILES = (
-    LIBRARIES, ROWS, TYPES, ALL_ROWS, ALL_TYPES, ENUMERATION, VERSIONS, HOST, SOURCE, MODULES, NOUN,
-)  # fmt: skip
+FILES = (LIBRARIES, ROWS, TYPES, SOURCE, NOUN)
 
 ROW = (
     'ROCPY_LIBRARY(hipchecksum, "hipchecksum", optional, own, 10000, 100, "hipchecksumGetVersion", '
@@ -124,24 +116,14 @@ TARGETS = ("rocpy_core", "rocpy_host", "rocpy_host_hipchecksum", "rocpy__core", 
 
 def change(texts: dict[str, str]) -> dict[str, str]:
     """Return the files with the library."""
-    layer = insert_before(
-        texts, HOST, "rocpy_platform(host\n", "rocpy_layer(host hipchecksum BELOW hip SOURCES hipchecksum.cpp)\n"
-    )
-    listed = insert_before({HOST: layer}, HOST, "  OBJECTS ${ROCPY_GEMM_KERNELS}\n", "         hipchecksum\n")
+    row = insert_before(texts, LIBRARIES, "#endif\n\n#ifdef ROCPY_FUNCTION\n", ROW)
+    functions = insert_before({LIBRARIES: row}, LIBRARIES, '#include "extension.def"\n', '#include "hipchecksum.def"\n')
     return {
-        LIBRARIES: texts[LIBRARIES] + ROW,
+        LIBRARIES: insert_before(
+            {LIBRARIES: functions}, LIBRARIES, '#include "types_hip.h"\n', '#include "types_hipchecksum.h"\n'
+        ),
         ROWS: FUNCTIONS,
         TYPES: STATUSES,
-        ALL_ROWS: texts[ALL_ROWS] + '#include "hipchecksum.def"\n',
-        ALL_TYPES: insert_before(texts, ALL_TYPES, '#include "types_hiprtc.h"\n', '#include "types_hipchecksum.h"\n'),
-        ENUMERATION: insert_before(texts, ENUMERATION, "\n    cdef cppclass Status:\n", "        hipchecksum\n"),
-        VERSIONS: insert_before(
-            texts, VERSIONS, "int presented_hiprtc()", "int presented_hipchecksum() { return 10203; }\n"
-        ),
-        HOST: insert_before({HOST: listed}, HOST, "amdhip64=hip hipblaslt=", "hipchecksum=hipchecksum "),
         SOURCE: COMPUTED,
-        MODULES: insert_before(
-            texts, MODULES, "rocpy_cython(rocpy/runtime memory)\n", "rocpy_cython(rocpy/runtime hipchecksum)\n"
-        ),
         NOUN: BINDING,
     }

@@ -7,10 +7,9 @@ from edits import insert_before
 
 API = "rocpy/cooperative/api/movement.py"
 BUILDER = "rocpy/cooperative/numba/movement.py"
-NAMES = "rocpy/cooperative/__init__.py"
 ORACLE = "rocpy/testing/primitives.py"
 PAGE = "docs/kernels/count.md"
-FILES = (API, BUILDER, NAMES, ORACLE, PAGE)
+FILES = (API, BUILDER, ORACLE, PAGE)
 
 RECORD = '''
 
@@ -136,22 +135,20 @@ def test_count_is_compiled_for_a_gpu():
     assert coop.compile(kernel, "void(int64[::1],int64[::1])", "gfx942", threads=64).code
 '''
 TESTS = (
-    "tests/cooperative/test_primitives.py::test_a_record_is_complete[count]",
-    "tests/cooperative/test_primitives.py::test_examples_run[count]",
-    "tests/cooperative/test_primitives.py::test_public_functions_have_examples",
-    "tests/cooperative/test_kernel_pages.py::test_signatures_are_those_of_the_code[count.md]",
-    "tests/cooperative/test_kernel_pages.py::test_pictures_have_the_numbers_of_the_example[count.md]",
+    "tests/cooperative/primitives/test_primitives.py::test_a_record_is_complete[count]",
+    "tests/cooperative/primitives/test_primitives.py::test_examples_run[count]",
+    "tests/cooperative/primitives/test_primitives.py::test_public_functions_have_examples",
+    "tests/cooperative/primitives/test_kernel_pages.py::test_signatures_are_those_of_the_code[count.md]",
+    "tests/cooperative/primitives/test_kernel_pages.py::test_pictures_have_the_numbers_of_the_example[count.md]",
 )
 
 
 def change(texts: dict[str, str]) -> dict[str, str]:
     """Return the files with the primitive."""
-    imported = insert_before(texts, NAMES, "    exchange,\n", "    count,\n")
     computed = insert_before(texts, ORACLE, "# By family of primitives.\n", COMPUTED)
     return {
-        API: texts[API] + RECORD,
+        API: insert_before(texts, API, '    "exchange",\n', '    "count",\n') + RECORD,
         BUILDER: texts[BUILDER] + BUILD,
-        NAMES: insert_before({NAMES: imported}, NAMES, '    "discontinuity",\n', '    "count",\n'),
         ORACLE: insert_before(
             {ORACLE: computed}, ORACLE, '    "memory": memory_oracle,\n', '    "count": count_oracle,\n'
         ),

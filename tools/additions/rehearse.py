@@ -47,11 +47,13 @@ class Addition:
 
 
 ADDITIONS = {
-    "collective of RCCL's others": Addition(collective.change, collective.FILES, collective.TEST, collective.TESTS),
+    "further collective of RCCL": Addition(collective.change, collective.FILES, collective.TEST, collective.TESTS),
     "dtype": Addition(
         dtype.change, dtype.FILES, dtype.TEST, dtype.TESTS, table="tables/dtype_table.py", builds=("rocpy_core",)
     ),
-    "epilogue": Addition(epilogue.change, epilogue.FILES, epilogue.TEST, epilogue.TESTS),
+    "epilogue": Addition(
+        epilogue.change, epilogue.FILES, epilogue.TEST, epilogue.TESTS, table="tables/epilogue_table.py"
+    ),
     "library": Addition(
         library.change, library.FILES, library.TEST, library.TESTS, builds=library.TARGETS, name="hipchecksum"
     ),
@@ -159,12 +161,15 @@ def rehearse(kind: str) -> int:
                 raise SystemExit(f"{path}: changed without being listed, or not changed")
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
+        plugin = PLUGIN.format(folder=name)
         if addition.table:
-            subprocess.run([sys.executable, folder / "tools" / addition.table], check=True)
+            tool = str(folder / "tools" / addition.table)
+            run = f"{plugin}\nimport runpy\n\nrunpy.run_path({tool!r}, run_name='__main__')\n"
+            subprocess.run([sys.executable, "-c", run], check=True)
         if addition.builds:
             build(folder, addition.builds)
         (folder / "tests" / "test_addition.py").write_text(addition.test, encoding="utf-8")
-        (folder / "from_here.py").write_text(PLUGIN.format(folder=name), encoding="utf-8")
+        (folder / "from_here.py").write_text(plugin, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "from_here", "-p", "no:cacheprovider", "-m", ""]
         return subprocess.run([*command, "tests/test_addition.py", *addition.tests], cwd=folder, check=False).returncode
 

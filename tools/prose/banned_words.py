@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Count words that say too little in identifiers, and turns of phrase that must be read twice in docs and messages.
+"""Find words that say too little in identifiers, and turns of phrase that must be read twice in docs and messages.
 
-`banned_words.py` lists those in public identifiers, docs and messages, and fails if there are any. Other identifiers
-with such a word, locals included, are counted for each part of the tree, and a part may not have more than
-`private_identifiers.txt` allows. `--private` prints these counts, and `--write` lowers the limits to them.
+Lists those in identifiers, public and private, docs and messages, and fails if there are any.
 """
 
 import ast
@@ -11,8 +9,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,9 +32,8 @@ PHRASES = {
     r"(?:^|[.!?:] )What is (?:none|no)\b": "anything that is not",
 }
 PHRASE = re.compile("|".join(f"({pattern})" for pattern in PHRASES), re.MULTILINE)
-# Where private identifiers are counted, and what is not code in these files.
+# Where private identifiers are looked at, and what is not code in these files.
 PRIVATE = ("rocpy", "csrc", "tests/support")
-LIMITS = Path(__file__).with_name("private_identifiers.txt")
 _LITERALS = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\''
 _PYTHON = re.compile(r'("""|\'\'\')[\s\S]*?\1|' + _LITERALS + r"|#[^\n]*")
 _NATIVE = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/|#include[^\n]*|" + _LITERALS)
@@ -143,6 +139,12 @@ def public_findings() -> Iterator[str]:
         for path in modules
         if path.stem == "__init__" or (path.parent == ROOT / "rocpy" and not path.stem.startswith("_"))
     ]
+    public += [
+        ROOT / f"{node.module.replace('.', '/')}.py"
+        for path in public
+        for node in modules[path].body
+        if isinstance(node, ast.ImportFrom) and node.module and node.names[0].name == "*"
+    ]
     names = set().union(*(exported(modules[path]) for path in public))
     for name in sorted(filter(banned, names)):
         yield f"rocpy/__init__.py:1: public name {name!r}"
@@ -159,61 +161,28 @@ def public_findings() -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}:{start + number - 1}: {what}"
 
 
-def private_counts() -> Counter[str]:
-    """Return how many identifiers with one of the words each part of the tree has: each name once for each file."""
-    counts: Counter[str] = Counter()
+def private_identifiers(path: Path, text: str) -> list[str]:
+    """Return the identifiers of a source file that have one of the words; none of a file that is not code."""
+    code = CODE.get(path.suffix)
+    names = set() if code is None else set(re.findall(r"\b[A-Za-z_]\w*", code.sub(" ", text)))
+    return sorted(name for name in names if banned(name) and not FOREIGN.search(name))
+
+
+def private_findings() -> Iterator[str]:
+    """Yield the private identifiers with one of the words."""
     for folder in PRIVATE:
         for path in sorted((ROOT / folder).rglob("*")):
-            code = CODE.get(path.suffix)
-            if code is None or "third_party" in path.parts:
-                continue
-            names = set(re.findall(r"\b[A-Za-z_]\w*", code.sub(" ", path.read_text(encoding="utf-8"))))
-            counts[part_of(path)] += sum(banned(name) and not FOREIGN.search(name) for name in names)
-    return counts
+            if path.suffix in CODE and "third_party" not in path.parts:
+                for name in private_identifiers(path, path.read_text(encoding="utf-8")):
+                    yield f"{path.relative_to(ROOT)}: private name {name!r}"
 
 
-def part_of(path: Path) -> str:
-    """Return the part of the tree that a file is counted under: a package, or a library of the native code."""
-    parts = path.relative_to(ROOT).parent.parts
-    return "/".join(parts[: 4 if parts[:3] == ("csrc", "platforms", "host") else 2])
-
-
-def private_limits() -> dict[str, int]:
-    """Return the most that each part may have."""
-    rows = (line.split() for line in LIMITS.read_text(encoding="utf-8").splitlines())
-    return {row[1]: int(row[0]) for row in rows if row and row[0] != "#"}
-
-
-def private_problems(counts: Mapping[str, int], limits: Mapping[str, int]) -> list[str]:
-    """Return a line for each part that has more than it may have."""
-    return [
-        f"{part}: {count} private identifiers with a banned word, at most {limits.get(part, 0)} allowed; rename some"
-        for part, count in sorted(counts.items())
-        if count > limits.get(part, 0)
-    ]
-
-
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Print the findings; return 1 if there is one."""
-    if arguments not in ([], ["--private"], ["--private", "--write"]):
-        print("usage: banned_words.py [--private [--write]]", file=sys.stderr)
-        return 2
-    counts = private_counts()
-    limits = private_limits()
-    problems = private_problems(counts, limits)
-    if arguments:
-        for part, count in sorted(counts.items()):
-            print(f"{count:5} {part}")
-        if arguments[1:]:
-            head = [line for line in LIMITS.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-            lower = {part: min(count, limits.get(part, 0)) for part, count in counts.items()}
-            LIMITS.write_text("\n".join([*head, *(f"{n} {part}" for part, n in sorted(lower.items()) if n), ""]))
-    else:
-        problems += public_findings()
-        print(f"private identifiers with a banned word: {counts.total()}, {sum(limits.values())} allowed")
-    print("\n".join([*problems, f"banned words: {len(problems)} in public identifiers, docs and messages"]))
+    problems = [*public_findings(), *private_findings()]
+    print("\n".join([*problems, f"banned words: {len(problems)} in identifiers, docs and messages"]))
     return int(bool(problems))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -27,13 +27,13 @@ constexpr const char *refusal<const char *>() {
 
 constexpr Table trampolines = {
 #define ROCPY_FUNCTION(library, result, name, parameters, since) [] parameters -> result { return refusal<result>(); },
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 };
 
 constexpr Row rows[] = {
 #define ROCPY_FUNCTION(library, result, name, parameters, since) {Library::library, #name, since, since == 1},
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 };
 constexpr int rows_total = sizeof rows / sizeof rows[0];
@@ -71,7 +71,7 @@ void fill_table(Lookup lookup, void *context) noexcept {
     table.name = address ? reinterpret_cast<decltype(table.name)>(address) : trampolines.name; \
     present[index++].store(address != nullptr, std::memory_order_relaxed);                     \
   }
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 }
 

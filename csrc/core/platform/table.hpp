@@ -12,7 +12,7 @@ namespace rocpy {
 
 struct Table {
 #define ROCPY_FUNCTION(library, result, name, parameters, since) result(*name) parameters;
-#include "functions.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays to narrow types and back: MX blocks with shared exponents, and FP8 or int8 with float32 scales.
+"""Conversion of arrays to narrow types and back: MX blocks with shared exponents, and FP8 or int8 with float32 scales.
 
 The arithmetic is that of numpy or of torch, whoever's the array is, in float64: scaling by powers of two and rounding
 to a type of few bits are exact there, so that both give the same bits, whatever the caller's floating-point
@@ -152,7 +152,7 @@ def quantize_mx(x: _Array, dtype: MxName | _OtherDType = "float8_e4m3fn", axis: 
     dtype
         ``float8_e4m3fn``, ``float8_e5m2``, ``float6_e2m3fn``, ``float6_e3m2fn`` or ``float4_e2m1fn``.
     axis
-        The axis that blocks lie along: that of K in a product. A last block of fewer than 32 stands as it is.
+        The axis along which blocks lie: that of K in a product. The last block may be shorter than 32.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def quantize_mx(x: _Array, dtype: MxName | _OtherDType = "float8_e4m3fn", axis: 
     Raises
     ------
     InvalidOperandError
-        If ``x`` is neither numpy's nor torch's.
+        If ``x`` is neither a numpy array nor a torch tensor.
     InvalidProblemError
         If its dtype, ``dtype`` or ``axis`` is not one of those above.
     UnsupportedError
@@ -173,8 +173,8 @@ def quantize_mx(x: _Array, dtype: MxName | _OtherDType = "float8_e4m3fn", axis: 
     -----
     The rule of OCP Microscaling 1.0, section 6.3: the scale is 2 to the floor of log2 of the block's largest magnitude,
     less the exponent of the format's largest number; values are rounded to nearest, ties to even, and saturate. A block
-    of zeros has scale 1. A block with a NaN or an infinity has scale NaN and values 0, so that all of it reads as NaN:
-    the formats of four and six bits have neither.
+    of zeros has scale 1. A block with a NaN or an infinity has scale NaN and values 0, so that the whole block
+    represents NaN: the formats of four and six bits have neither.
 
     Examples
     --------
@@ -237,26 +237,26 @@ def _joined(x: Any) -> Any:
 
 @_conversion
 def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "float32", axis: int = -1) -> _Array:
-    """Return what an array in an MX format stands for.
+    """Return the values that an array in an MX format represents.
 
     Parameters
     ----------
     values, scales
-        As :func:`rocpy.quantize_mx` gives them; scales may also be bytes (uint8).
+        As returned by :func:`rocpy.quantize_mx`; scales may also be bytes (uint8).
     dtype
         ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded to nearest.
     axis
-        The axis that blocks lie along.
+        The axis along which blocks lie.
 
     Returns
     -------
     array
-        Of the values' framework and shape (float4 of torch unpacked), NaN where the scale is.
+        Of the values' framework and shape (float4 of torch is unpacked); NaN where the scale is NaN.
 
     Raises
     ------
     InvalidOperandError
-        If the arrays are not both numpy's or both torch's.
+        If the arrays are not both numpy arrays or both torch tensors.
     InvalidProblemError
         If a dtype or ``axis`` is not one of those above, or the scales' shape does not fit.
 
@@ -292,7 +292,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
 def quantize(
     x: _Array, dtype: ScaledName | _OtherDType = "float8_e4m3fn", axis: int | None = None
 ) -> tuple[_Array, _Array]:
-    """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
+    """Return an array in FP8 or int8, and the float32 scales by which it must be multiplied.
 
     Parameters
     ----------
@@ -301,8 +301,8 @@ def quantize(
     dtype
         ``float8_e4m3fn``, ``float8_e5m2``, their ``fnuz`` forms, or ``int8``.
     axis
-        ``None``: one scale for all. Else one for each slice along this axis: ``-1`` gives one for each row, as
-        ``scale_a`` takes it, ``-2`` one for each column, as ``scale_b`` does.
+        ``None``: one scale for the whole array. Otherwise one for each slice along this axis: ``-1`` returns one per
+        row, for ``scale_a``, ``-2`` one per column, for ``scale_b``.
 
     Returns
     -------
@@ -313,7 +313,7 @@ def quantize(
     Raises
     ------
     InvalidOperandError
-        If ``x`` is neither numpy's nor torch's.
+        If ``x`` is neither a numpy array nor a torch tensor.
     InvalidProblemError
         If its dtype, ``dtype`` or ``axis`` is not one of those above.
     UnsupportedError
@@ -322,8 +322,8 @@ def quantize(
     Notes
     -----
     The scale is the largest magnitude over the largest number of the type (127 for int8, which makes it symmetric), so
-    that nothing overflows; values are rounded to nearest, ties to even. Zeros alone have scale 1. Where there is a NaN
-    or an infinity, the scale is NaN and the values are 0.
+    that nothing overflows; values are rounded to nearest, ties to even. A slice of zeros has scale 1. If a slice
+    contains a NaN or an infinity, its scale is NaN and its values are 0.
 
     Examples
     --------
@@ -355,12 +355,12 @@ def quantize(
 
 @_conversion
 def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "float32") -> _Array:
-    """Return what an array in FP8 or int8 stands for: values times scales.
+    """Return the values that an array in FP8 or int8 represents: values times scales.
 
     Parameters
     ----------
     values, scales
-        As :func:`rocpy.quantize` gives them; scales broadcast.
+        As returned by :func:`rocpy.quantize`; scales broadcast.
     dtype
         ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded to nearest.
 
@@ -372,7 +372,7 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     Raises
     ------
     InvalidOperandError
-        If the arrays are not both numpy's or both torch's.
+        If the arrays are not both numpy arrays or both torch tensors.
     InvalidProblemError
         If a dtype is not one of those above, or the scales do not broadcast to the values.
 

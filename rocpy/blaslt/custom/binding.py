@@ -19,8 +19,8 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue, Expression
-    from rocpy.epilogues._match import NativeForm
-    from rocpy.epilogues._resolve import Resolved
+    from rocpy.epilogues.expressions.resolve import Resolved
+    from rocpy.epilogues.lowering.match import NativeForm
 
 __all__ = ["Bound", "bind", "nearest_form", "whole_form"]
 
@@ -64,7 +64,7 @@ class Bound:
 
 def info_of(value: Any, name: str) -> OperandInfo:
     """Return what is known of an input: its shape and type; its strides play no role here."""
-    from rocpy.epilogues._evaluate import type_of
+    from rocpy.epilogues.expressions.evaluate import type_of
 
     dtype, _ = type_of(value, f"epilogue_inputs[{name!r}]")
     shape = tuple(int(extent) for extent in value.shape)
@@ -79,7 +79,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
     InvalidProblemError
         If an input does not broadcast to the result; the message names it.
     """
-    from rocpy.epilogues._resolve import resolve
+    from rocpy.epilogues.expressions.resolve import resolve
 
     if problem.is_complex:
         raise UnsupportedError(
@@ -176,7 +176,7 @@ def _kinds(bound: Bound, dtype: str) -> dict[str, str]:
 
 def whole_form(bound: Bound) -> NativeForm | None:
     """Return the library's epilogue that equals the whole of a custom one, if there is one."""
-    from rocpy.epilogues._match import match
+    from rocpy.epilogues.lowering.match import match
 
     resolved = bound.resolved
     dtype = resolved.out_types[0]
@@ -195,7 +195,7 @@ def base_type(bound: Bound) -> str:
 
 def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
     """Return the product that an unfused epilogue begins with, and what is left to compute."""
-    from rocpy.epilogues._match import NativeForm, nearest
+    from rocpy.epilogues.lowering.match import NativeForm, nearest
 
     if not bound.resolved.compute:
         return NativeForm(), bound.resolved.expression
@@ -206,7 +206,7 @@ def check_promise(bound: Bound, options: Options) -> None:
     """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
     if options.reproducible == "batch" and not bound.resolved.exact_functions:
         raise UnsupportedError(
-            f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here of the "
+            f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here from the "
             "framework's own operations, whose functions may depend on an array's shape; apply it to the plain "
             "product, or omit the option"
         )
@@ -249,7 +249,7 @@ def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
 
 def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
     """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
-    from rocpy.epilogues._evaluate import is_number
+    from rocpy.epilogues.expressions.evaluate import is_number
 
     numbers = {name: value for name, value in inputs.items() if is_number(value)}
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in numbers.items()}

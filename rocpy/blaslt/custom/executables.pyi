@@ -10,7 +10,7 @@ from rocpy.blaslt.custom.fused import Fused
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.product_call import ProductCall
-from rocpy.epilogues._match import NativeForm
+from rocpy.epilogues.lowering.match import NativeForm
 
 __all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
 

@@ -14,8 +14,8 @@ from rocpy.blaslt.model.product_types import RESULT_TYPES
 from rocpy.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from rocpy.epilogues._resolve import Resolved
-    from rocpy.epilogues._tile import Code
+    from rocpy.epilogues.expressions.resolve import Resolved
+    from rocpy.epilogues.lowering.tile import Code
 
 __all__ = ["Fused", "fused_of"]
 
@@ -54,8 +54,8 @@ def fused_of(bound: _custom.Bound) -> Fused:
     UnsupportedError
         If the platform runs none, or the epilogue cannot be one.
     """
-    from rocpy.epilogues._resolve import resolve
-    from rocpy.epilogues._tile import encode
+    from rocpy.epilogues.expressions.resolve import resolve
+    from rocpy.epilogues.lowering.tile import encode
 
     if not _program.available():
         raise UnsupportedError(f"the {platform.current().name} platform does not support tile programs")

@@ -17,7 +17,7 @@ from rocpy.runtime.kernels import compilation
 
 if TYPE_CHECKING:
     from rocpy.epilogues import Expression
-    from rocpy.epilogues._hip import HipKernel
+    from rocpy.epilogues.lowering.hip import HipKernel
 
 __all__ = ["Generated", "generated_of"]
 
@@ -88,8 +88,8 @@ def source_of(bound: _custom.Bound, rest: Expression, x_type: str) -> HipKernel:
     UnsupportedError
         If generated kernels do not compute it.
     """
-    from rocpy.epilogues._hip import block_threads, kernel_source
-    from rocpy.epilogues._resolve import resolve
+    from rocpy.epilogues.expressions.resolve import resolve
+    from rocpy.epilogues.lowering.hip import block_threads, kernel_source
 
     resolved = bound.resolved
     # Everything has been resolved: what is left computes in one type, and its inputs are read as that.

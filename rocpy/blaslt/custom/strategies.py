@@ -28,7 +28,7 @@ from rocpy.errors import LibraryError, UnsupportedError
 
 if TYPE_CHECKING:
     from rocpy.epilogues import Expression
-    from rocpy.epilogues._match import NativeForm
+    from rocpy.epilogues.lowering.match import NativeForm
 
 __all__ = ["STRATEGIES", "Strategy"]
 
@@ -195,7 +195,7 @@ class _Composed(Native):
 
     def compose(self, owner: Owner) -> Expression:
         """Make the product to begin with, and return what is left after it."""
-        from rocpy.epilogues._match import NativeForm
+        from rocpy.epilogues.lowering.match import NativeForm
 
         bound = owner.bound
         form, rest = _custom.nearest_form(bound)
@@ -275,7 +275,7 @@ class _Rest:
         stream: Any,
     ) -> tuple[Any, ...]:
         """Return the results, written where the user wants them."""
-        from rocpy.epilogues._evaluate import evaluate
+        from rocpy.epilogues.expressions.evaluate import evaluate
 
         synchronize = None if stream is None else SynchronizeStream(resolve_stream(stream, base))
         if synchronize is not None:

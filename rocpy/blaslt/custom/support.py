@@ -19,7 +19,7 @@ from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue, Expression
-    from rocpy.epilogues._match import NativeForm
+    from rocpy.epilogues.lowering.match import NativeForm
 
 __all__ = ["custom_answer", "input_infos"]
 

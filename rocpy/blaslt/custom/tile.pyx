@@ -183,7 +183,7 @@ cdef class Call:
         cdef int i
         problem = self.problem()
         if self.program.pairs and problem.n % 2:
-            raise InvalidProblemError(f"{problem}: a tile program of pairs makes one column out of two, and N is odd")
+            raise InvalidProblemError(f"{problem}: a tile program of pairs combines two columns into one, so N must be even")
         shape = result_of(problem, self.program.pairs)
         auxiliaries = [auxiliary_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
         auxiliaries += [auxiliary_of(OperandInfo(shape, dense_strides(shape), name), problem, shape, -1) for name in self.program.outputs]

@@ -107,7 +107,7 @@ class TritonProduct:
     """
 
     def __init__(self, bound: _custom.Bound, device: int) -> None:
-        from rocpy.epilogues import _triton
+        from rocpy.epilogues.lowering import triton as _triton
 
         self.bound, self.kinds = bound, _kinds(bound)
         self.arch = compilation.device_arch(device)
@@ -124,8 +124,8 @@ class TritonProduct:
 
     def kernel(self, tile: Tile, layout: str, aligned: bool, scales: tuple[str, ...] = ()) -> FusedKernel:
         """Return a variant, compiled now or before; ``scales`` are those that lie in the device's memory."""
-        from rocpy.epilogues import _triton
-        from rocpy.epilogues._triton_source import kernel_text
+        from rocpy.epilogues.lowering import triton as _triton
+        from rocpy.epilogues.lowering.triton_source import kernel_text
 
         even_k = self.bound.problem.k % tile.k == 0
         key = (tile, layout, aligned, scales)

@@ -35,11 +35,11 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Host scalars, complex for complex operands, whole for integer results without scales; ``beta`` defaults to 1 when ``c`` is given. With
-        ``beta=0``, ``c`` is not read.
+        Host scalars: complex for complex operands, integers for integer results without scales; ``beta`` defaults to 1 if ``c`` is
+        passed. With ``beta=0``, ``c`` is not read.
     epilogue
-        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
-        tuple makes matmul return one, and ``out`` is a tuple then.
+        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function decorated with :func:`rocpy.epilogue`; if it returns a
+        tuple, matmul returns a tuple, and ``out`` is one.
     bias
         For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
         unless that shape means ``(batch, N)``.
@@ -48,38 +48,37 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     clamp
         ``(low, high)`` of the clamp epilogues.
     epilogue_inputs
-        Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
+        Inputs of an epilogue created by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
     scale_a, scale_b
         Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
-        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: write
-        all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
-        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for
-        unscaled values.
+        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: pass one with all
+        batch axes. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape ``(..., M, K / 32)``
+        and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for unscaled values.
     scale_c, scale_d
-        Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
+        Numbers by which a c of 8-bit floats is multiplied, and a result of 8-bit floats before it is rounded.
     amax
-        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of operands of 8 bits and fewer.
+        Whether to return ``"amax"`` in the dict, the largest magnitude of the result before ``scale_d``; for operands of 8 bits or fewer.
     dtype
-        Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32. 8-bit and narrower
-        floats give bfloat16 by default, int8 gives int32.
+        Element type of the result: that of ``a`` by default; float16 and bfloat16 products can also return float32. 8-bit and narrower
+        floats return bfloat16 by default, int8 returns int32.
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
-        Array that receives the result; any layout, but not memory that is read. A result of another dtype is cast into it.
+        Array that receives the result, of any layout; it must not share memory with an operand. A result of another dtype is cast into it.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm
         A :class:`rocpy.blaslt.Algorithm` of this problem, instead of the first.
     autotune
-        ``True``: measure this problem's algorithms now unless that was done before, and remember the choice; ``False``: neither
-        measure nor use what was measured; ``None``: as :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE`` say.
+        ``True``: measure this problem's algorithms now, unless they have been measured before, and store the choice; ``False``: neither
+        measure nor use measurements; ``None``: as set by :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE``.
     stream
         Stream that orders the product; ``None``: the current stream of the operands' framework.
 
     Returns
     -------
     array
-        Of a's framework, on its device, row-major unless ``out`` says otherwise. With an ``_aux`` or bias-gradient epilogue, a pair
+        Of a's framework, on its device, row-major unless ``out`` is passed. With an ``_aux`` or bias-gradient epilogue, a pair
         of it and a dict.
 
     Raises
@@ -87,13 +86,13 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     InvalidOperandError
         If an operand is not an array, is on another device, or ``out`` cannot be written.
     InvalidProblemError
-        If shapes or dtypes do not fit, or an operand of the epilogue is missing or superfluous.
+        If shapes or dtypes do not fit, or an operand of the epilogue is missing or not used by it.
     UnsupportedError
         If the platform has no algorithm, or a torch operand requires a gradient.
 
     Notes
     -----
-    Stream: CPU arrays with ``stream=None`` are done on return; otherwise the call returns when the product is queued.
+    Stream: with CPU arrays and ``stream=None`` the result is complete on return; otherwise the call returns when the product is queued.
 
     References
     ----------

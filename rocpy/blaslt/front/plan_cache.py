@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""rocpy.plan_cache: the plans that ``rocpy.matmul`` keeps for its next calls."""
+"""rocpy.plan_cache: the plans that ``rocpy.matmul`` caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def info() -> dict[str, int]:
 
 
 def clear() -> None:
-    """Drop every plan, and the handles and workspaces that no call uses now; the counters start again at 0.
+    """Drop every plan, and the handles and workspaces that no call is using; the counters are reset to 0.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def clear() -> None:
 
 
 def resize(capacity: int) -> None:
-    """Set how many plans are kept.
+    """Set how many plans are cached.
 
     Parameters
     ----------
     capacity
-        Number of plans; 0 keeps none. The default is ``ROCPY_PLAN_CACHE``.
+        Number of plans; 0 disables the cache. The default is ``ROCPY_PLAN_CACHE``.
 
     Raises
     ------
@@ -61,8 +61,7 @@ def resize(capacity: int) -> None:
 def handles() -> int:
     """Return how many hipBLASLt handles are kept, each with its workspace.
 
-    There is one for each device and stream in use, and at most 64 are kept where all are idle; :func:`clear` frees
-    those.
+    There is one for each device and stream in use, and at most 64 idle ones are kept; :func:`clear` frees those.
 
     Examples
     --------

@@ -48,15 +48,15 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     ----------
     a, b
         Without ``offsets``: sequences of operands as :func:`rocpy.matmul` takes them, of any shapes; one of length 1, or a single array or
-        :class:`rocpy.Weight`, serves all groups. With ``offsets``: arrays in which the groups lie one after the other, ``(T, K)`` and
-        ``(E, K, N)`` for groups of rows (a mixture of experts); ``(E, M, K)`` and ``(K, T)`` for groups of columns; ``(M, T)`` and
-        ``(T, N)`` for a sum over each group, as in the gradient of the first.
+        :class:`rocpy.Weight`, is used for all groups. With ``offsets``: arrays in which the groups are stored one after another, ``(T,
+        K)`` and ``(E, K, N)`` for groups of rows (a mixture of experts); ``(E, M, K)`` and ``(K, T)`` for groups of columns; ``(M, T)``
+        and ``(T, N)`` for a sum over each group, as in the gradient of the first.
     offsets
         Where the groups begin and end: E + 1 boundaries, or the E ends. Integers in a sequence or an array; one on a device is read back.
     groups
-        E, needed only to say that the ``offsets`` of a sum over groups are the ends.
+        E, needed only to state that the ``offsets`` of a sum over groups are the ends.
     epilogue
-        As for :func:`rocpy.matmul`; those with a bias gradient or an ``aux`` operand are not taken.
+        As for :func:`rocpy.matmul`; those with a bias gradient or an ``aux`` operand are not supported.
     bias
         ``(N,)``, ``(E, N)`` or, for groups of columns, ``(T,)``; for lists a sequence, or one array for all.
     clamp
@@ -64,13 +64,13 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     alpha
         Host scalar.
     scale_a, scale_b
-        Factors of operands of 8 bits: for lists a sequence, or what :func:`rocpy.matmul` takes for all. With ``offsets`` a number, float32
-        of shape ``(E, 1, 1)`` for one for each group, or one for each row of a and column of b: ``(T,)`` where the groups share that axis
-        out, else ``(E, M)`` and ``(E, N)``.
+        Factors of operands of 8 bits: for lists a sequence, or scales as for :func:`rocpy.matmul`, used for all groups. With ``offsets``
+        a number, float32 of shape ``(E, 1, 1)`` for one for each group, or one for each row of a and column of b: ``(T,)`` if that axis
+        is divided among the groups, otherwise ``(E, M)`` and ``(E, N)``.
     dtype
         Element type of the results.
     out
-        Array that receives the result, or a sequence of them. What no group covers keeps what it held.
+        Array that receives the result, or a sequence of arrays. Elements that no group covers are unchanged.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     stream
@@ -79,24 +79,24 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     Returns
     -------
     array or list of array
-        A list for lists; else ``(T, N)``, ``(M, T)`` or ``(E, M, N)``, zero where no group is. With an ``_aux`` epilogue, a pair of it and
-        a dict.
+        A list for lists; otherwise ``(T, N)``, ``(M, T)`` or ``(E, M, N)``, zero where there is no group. With an ``_aux`` epilogue, a
+        pair of it and a dict.
 
     Raises
     ------
     InvalidOperandError
-        If an operand is not what the form takes, or on another device.
+        If an operand does not have the required type, or is on another device.
     InvalidProblemError
-        If shapes do not fit, or the offsets decrease or leave the array.
+        If shapes do not fit, or the offsets decrease or exceed the array.
     UnsupportedError
         If the platform has no algorithm.
 
     Notes
     -----
-    Stream: as for :func:`rocpy.matmul`. Groups of equal size that follow each other are one strided batch. hipBLASLt's own grouped product
-    is a C++ class that changes between releases; it is not used. A graph keeps the groups that ``offsets`` described at capture time.
-    Torch's autograd records it: gradients flow to ``a``, ``b`` and ``bias``, each a grouped product itself; ``out``, scales and ``stream`` are
-    refused there.
+    Stream: as for :func:`rocpy.matmul`. Consecutive groups of equal size are one strided batch. hipBLASLt's own grouped product is a C++
+    class that changes between releases; it is not used. A graph keeps the groups that ``offsets`` described at capture time. It is
+    recorded by torch's autograd: gradients flow to ``a``, ``b`` and ``bias``, each computed by a grouped product; ``out``, scales and
+    ``stream`` are refused there.
 
     References
     ----------

@@ -33,23 +33,23 @@ class Algorithm:
     Parameters
     ----------
     id
-        Solution index: it means something only for one build of one library on one architecture.
+        Solution index, valid only for one build of one library on one architecture.
     name
-        Name of the kernel, or ``""`` where the platform does not tell.
+        Name of the kernel, or ``""`` if the platform does not report it.
     workspace_bytes
-        Scratch memory that it needs, in bytes.
+        Required scratch memory, in bytes.
     waves
-        Predicted waves over the device; 0 where the library does not say.
+        Predicted waves over the device; 0 if the library does not report them.
     lowering
-        How the epilogue is reached; ``"native"``: by the library's own kernel.
+        How the epilogue is computed; ``"native"``: by the library's own kernel.
     elapsed_ms
         Measured time in milliseconds, ``None`` until measured.
     rank
-        Place in the heuristic's order, 0 first.
+        Index in the heuristic's order, from 0.
     source
-        Where it comes from: ``"heuristic"``, ``"tuned"``, or ``"pinned"`` by the user.
+        Where the choice comes from: ``"heuristic"``, ``"tuned"``, or ``"pinned"`` by the user.
     library, arch
-        The library with its version and the architecture that the id holds for; ``""`` if unknown.
+        The library with its version, and the architecture, for which the id is valid; ``""`` if unknown.
 
     Examples
     --------
@@ -98,12 +98,12 @@ class Algorithm:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Algorithm:
-        """Return the algorithm that :meth:`to_dict` wrote; whether it holds here is checked when it is used.
+        """Return the algorithm that :meth:`to_dict` wrote; whether it is valid here is checked when it is used.
 
         Raises
         ------
         InvalidProblemError
-            If it is no such record; the message names the field.
+            If it is not such a record; the message names the field.
         """
         if not isinstance(data, Mapping):
             raise InvalidProblemError(f"an algorithm's record is a dict, not {type(data).__name__}")
@@ -137,7 +137,7 @@ class Algorithm:
         return cls.from_dict(data)
 
     def is_same(self, other: Algorithm) -> bool:
-        """Whether another one is the same algorithm, whatever was measured or predicted of it."""
+        """Whether another one is the same algorithm, regardless of measurements and predictions."""
         return self.id == other.id and self.name == other.name
 
 

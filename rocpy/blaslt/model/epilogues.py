@@ -29,9 +29,9 @@ class EpilogueRow:
     Parameters
     ----------
     name
-        The string that :func:`rocpy.matmul` takes.
+        The string that :func:`rocpy.matmul` accepts.
     enumerator
-        Its ``hipblasLtEpilogue_t``, or ``None`` where hipBLASLt has none.
+        Its ``hipblasLtEpilogue_t``, or ``None`` if hipBLASLt has none.
     formula
         The result as a formula of ``y``, the product with bias, and of ``aux``.
     bias
@@ -39,7 +39,7 @@ class EpilogueRow:
     aux
         ``"none"``, ``"store"`` (the pre-activation is an output) or ``"load"`` (it is an input).
     aux_name
-        Key of the stored auxiliary matrix in the dict that is returned.
+        Key of the stored auxiliary matrix in the returned dict.
     gradient
         Key of a bias gradient that is written, or ``""``; ``"bgrad"`` and ``"bgradb"`` have length N, ``"bgrada"``
         length M.
@@ -63,7 +63,7 @@ class EpilogueRow:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Keys of the dict returned beside the result, in order; empty when the result comes alone."""
+        """Keys of the dict returned with the result, in order; empty if only the result is returned."""
         return tuple(key for key in (self.aux_name, self.gradient) if key)
 
 
@@ -159,7 +159,7 @@ _ALIASES = {"swish": "silu", "swish_bias": "silu_bias", "none": "default", "iden
 
 
 class Epilogue(enum.StrEnum):
-    """The epilogues by name; a member may be given wherever the string is.
+    """The epilogues by name; a member is accepted wherever the name is.
 
     Examples
     --------

@@ -23,21 +23,22 @@ class Explanation:
     problem
         The validated problem.
     algorithm
-        The algorithm that the function form takes, ``None`` for an empty result.
+        The algorithm that ``rocpy.matmul`` uses, ``None`` for an empty result.
     candidates
-        How many algorithms there were to choose from.
+        Number of algorithms from which it was chosen.
     source
         Where the choice came from: ``"heuristic"``, ``"tuned"`` with the measured time as the algorithm's
         ``elapsed_ms``, or ``"nothing to compute"``.
     copies
-        Operands that are copied first, because the library cannot take them as they lie or its device cannot reach
-        them; ``"result"``: it is computed in columns, for a bias per row, and copied into rows.
+        Operands that are copied first, because the library does not support their layout or its device cannot access
+        them; ``"result"``: the result is computed in column-major order, for a bias per row, and copied to row-major
+        order.
     packed
         Whether b is a packed :class:`rocpy.Weight`.
     unfused
-        Why the product is not fused and what is done instead; empty where it is.
+        Why the product is not fused and what is done instead; empty if it is fused.
     absent
-        Of a custom epilogue: the ways that there are not, each with the reason.
+        For a custom epilogue: the lowerings that are not possible, each with the reason.
 
     Examples
     --------
@@ -98,8 +99,8 @@ class GroupedExplanation:
     Parameters
     ----------
     runs
-        For each launch: the first group, how many neighbours go with it as one batch, and the explanation of that
-        product. Groups without elements in the result are left out.
+        For each launch: the first group, the number of groups in its batch, and the explanation of that product. Groups
+        without elements in the result are omitted.
     copies
         Operands that are copied first for all groups.
 

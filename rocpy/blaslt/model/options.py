@@ -44,12 +44,12 @@ class Options:
     Parameters
     ----------
     copies
-        ``"allow"``: an operand whose layout the library cannot take is copied once; ``"error"``: it is refused.
+        ``"allow"``: an operand whose layout the library does not support is copied once; ``"error"``: it is refused.
     host_operands
         ``"copy"``: on a GPU, arrays in CPU memory are copied to the device and back, and the call blocks;
         ``"error"``: they are refused.
     max_workspace_bytes
-        Largest scratch memory an algorithm may ask for, in bytes.
+        Maximum scratch memory of an algorithm, in bytes.
     fallback
         ``"allow"``: what the platform's library cannot fuse is its nearest product followed by the operands'
         framework's own operations, lowering ``"unfused"``; ``"error"``: it is refused, with the reason.
@@ -58,7 +58,8 @@ class Options:
         because another machine may choose differently. ``"batch"``: in addition, each row is bitwise identical
         whatever the number of rows. Raises UnsupportedError if the platform cannot guarantee this.
     dynamic
-        ``"m"``: a :class:`rocpy.Matmul` takes new operands of another M and plans again; ``None``: it refuses them.
+        ``"m"``: a :class:`rocpy.Matmul` accepts new operands with a different M and plans again; ``None``: it refuses
+        them.
 
     Examples
     --------
@@ -136,8 +137,7 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     Parameters
     ----------
     **changes
-        Fields of :class:`rocpy.blaslt.Options`; what is not named stays as it is where the block, the function or the
-        call is.
+        Fields of :class:`rocpy.blaslt.Options`; the others keep the values of the surrounding options.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
 
     Notes
     -----
-    The options of a block hold in its thread and asyncio task and in tasks started there, not in other threads. As a
+    The options of a block apply in its thread and asyncio task and in tasks started there, not in other threads. As a
     decorator it covers the body of an ordinary function; inside an ``async def`` or a generator use ``with``.
 
     Examples
@@ -176,7 +176,7 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
 
     @property
     def value(self) -> Options:
-        """The options that hold here, with the changes."""
+        """The current options, with the changes."""
         return _changed(current_options(), self._changes)
 
     def __enter__(self) -> Options:

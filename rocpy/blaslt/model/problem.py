@@ -23,14 +23,14 @@ MAX_EXTENT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class OperandInfo:
-    """What a problem knows of an operand.
+    """Description of one operand of a problem.
 
     Parameters
     ----------
     shape
         Extents.
     strides
-        Distances between neighbours along each axis, in elements.
+        Strides along each axis, in elements.
     dtype
         Name of the element type.
     packed
@@ -71,7 +71,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Problem:
     """A validated product ``epilogue(alpha * a @ b + beta * c + bias)``.
 
-    Made by :meth:`make`, which checks everything that can be checked without a device.
+    Created by :meth:`make`, which checks everything that can be checked without a device.
 
     Parameters
     ----------
@@ -94,17 +94,17 @@ class Problem:
     scale_a, scale_b
         Kinds of the scales: ``""``, ``"scalar"``, ``"vector"`` or ``"block32"``.
     scale_a_batch, scale_b_batch
-        Batch axes of those scales; ``()`` for scales that every batch entry shares.
+        Batch axes of those scales; ``()`` for scales shared by all batch entries.
     scale_c, scale_d
         Whether c and the result have a scale.
     amax
-        Whether the largest magnitude of the result is wanted.
+        Whether the largest magnitude of the result is returned.
     conj_a, conj_b
         Whether the conjugate of the operand is multiplied.
     expression
-        An epilogue of the user's as a JSON object (:class:`rocpy.epilogues.Expression`); empty for none.
+        A custom epilogue as a JSON object (:class:`rocpy.epilogues.Expression`); empty for none.
     inputs
-        Its inputs that are arrays: name, shape and dtype.
+        The array inputs of the custom epilogue: name, shape and dtype.
 
     Examples
     --------
@@ -172,9 +172,9 @@ class Problem:
         Raises
         ------
         InvalidProblemError
-            If shapes do not fit, an operand that the epilogue needs is missing, or one that it does not take is given.
+            If shapes do not fit, an operand of the epilogue is missing, or one is passed that it does not use.
         UnsupportedError
-            If hipBLASLt has no kernel family for the types.
+            If hipBLASLt has no product of these types.
         """
         row = EPILOGUES[epilogue]
         m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
@@ -211,7 +211,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Operations of the products alone: 2 m n k for each, 8 m n k where they are complex."""
+        """Operations of the products without the epilogue: 2 m n k for each, 8 m n k for complex products."""
         return (8 if self.is_complex else 2) * self.m * self.n * self.k * self.batch
 
     @property
@@ -261,7 +261,7 @@ class Problem:
         Raises
         ------
         InvalidProblemError
-            If it is no such record.
+            If it is not such a record.
         """
         try:
             return cls._from_record(json.loads(text))

@@ -14,7 +14,7 @@ def no_algorithm(problem: Problem, options: Options) -> str:
     chosen = platform.current()
     if options.reproducible:
         return (
-            f"the {chosen.name} platform has no algorithm for {problem} that promises reproducible="
+            f"the {chosen.name} platform has no algorithm for {problem} that guarantees reproducible="
             f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; omit the option, "
             "or use a platform that supports it (see rocpy.blaslt.supported(..., options=...))"
         )

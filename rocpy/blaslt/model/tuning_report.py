@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a tuning found: a table for people, a plot, and plain data."""
+"""The result of tuning: a table, a plot, and plain data."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["Trial", "TuningReport"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was measured of one algorithm.
+    """The measurement of one algorithm.
 
     Parameters
     ----------
     algorithm
-        The algorithm, with the median of its times as ``elapsed_ms``, ``None`` where it was not measured.
+        The algorithm, with the median of its times as ``elapsed_ms``; ``None`` if it was not measured.
     warm_ms
         Median time with warm caches, in milliseconds.
     spread
-        Half the distance of the quartiles of the times with cold caches, relative to their median.
+        Half the interquartile range of the times with cold caches, relative to their median.
     trials
         Number of trials.
     dropped
-        Why it was measured no further; empty for one that ran to the end.
+        Why its measurement was stopped; empty if it ran to the end.
     """
 
     algorithm: Algorithm
@@ -46,26 +46,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class TuningReport:
-    """The outcome of ``Matmul.autotune``; its ``str`` is a table.
+    """The result of ``Matmul.autotune``; its ``str`` is a table.
 
     Parameters
     ----------
     problem
-        What was measured.
+        The problem that was measured.
     trials
-        One entry an algorithm: the chosen one first, then by time.
+        One entry per algorithm: the chosen one first, then by time.
     decided
-        Whether there were enough trials to decide; otherwise the heuristic's first stays and nothing is stored.
+        Whether there were enough trials to decide; otherwise the heuristic's first choice is kept and nothing is
+        stored.
     reason
-        Why the chosen one was chosen.
+        The reason for the choice.
     gain
-        How many times faster than the heuristic's first choice; 1 where that one stays.
+        Speed relative to the heuristic's first choice; 1 if that one is kept.
     elapsed_ms
-        How long the tuning took, in milliseconds.
+        Duration of the tuning, in milliseconds.
     stored
-        The file that keeps the choice, ``""`` where it is kept in memory alone.
+        The file that stores the choice; ``""`` if it is in memory only.
     source
-        ``"measured"``, or ``"tuned"`` where an earlier measurement served.
+        ``"measured"``, or ``"tuned"`` if an earlier measurement was used.
 
     Examples
     --------
@@ -113,11 +114,12 @@ class TuningReport:
         return rows
 
     def _verdict(self) -> str:
-        return f"{self.gain:.2f} times the speed of the heuristic's first: {self.reason}; {self.elapsed_ms:.0f} ms"
+        times = f"{self.gain:.2f} times the speed of the heuristic's first choice"
+        return f"{times}: {self.reason}; {self.elapsed_ms:.0f} ms"
 
     def __repr__(self) -> str:
         """Return problem, choice and gain on one line."""
-        return f"<TuningReport of {self.problem}: {self.best}, {self.gain:.2f} times the heuristic's first>"
+        return f"<TuningReport of {self.problem}: {self.best}, {self.gain:.2f} times the heuristic's first choice>"
 
     def _repr_html_(self) -> str:
         columns, *rows = self._rows()
@@ -138,12 +140,12 @@ class TuningReport:
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw the times of the algorithms as bars from zero; a star marks the chosen.
+        """Draw the times of the algorithms as bars from zero; a star marks the chosen one.
 
         Parameters
         ----------
         path
-            File to write, of a type that matplotlib knows; none is written by default.
+            File to write, in any format that matplotlib supports; by default none is written.
 
         Returns
         -------
@@ -171,7 +173,7 @@ class TuningReport:
         axes.plot([trial.warm_ms or 0.0 for trial in shown], labels, "k|", markersize=8)
         axes.invert_yaxis()
         axes.set_xlim(left=0.0)
-        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first; *: the chosen")
+        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first choice; *: the chosen")
         axes.set_title(str(self.problem), fontsize=9)
         if path is not None:
             figure.savefig(path)

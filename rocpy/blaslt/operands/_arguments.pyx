@@ -211,8 +211,8 @@ cdef object sole_aux(object aux):
     values = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
     if len(values) != 1:
         raise InvalidProblemError(
-            f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux, as the dict of an _aux epilogue "
-            "has"
+            f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux, as in the dict that an _aux "
+            "epilogue returns"
         )
     return values[0]
 

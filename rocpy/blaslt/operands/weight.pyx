@@ -19,15 +19,15 @@ from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, 
 
 
 def sources_may_have_changed():
-    """Tell every Weight that the torch tensors that it was made of may have changed without a sign.
+    """Notify every Weight that its torch tensors may have changed without a change of their version.
 
-    Raises a counter that each product compares with one integer comparison; a Weight of a torch tensor is then read again at its next
-    product. Weights of other arrays are not touched. For hooks that run after optimizer steps: torch's fused optimizers change parameters
-    and leave their version counters as they are.
+    This increments a counter, which each product checks with one integer comparison; a Weight of a torch tensor is then read again at its
+    next product. Weights of other arrays are not affected. It is meant for hooks that run after optimizer steps: torch's fused optimizers
+    change parameters without changing their version counters.
 
     Notes
     -----
-    Safe in any thread, and cheap: nothing is read here. A product that runs at the same time takes the values before or after.
+    Thread-safe and cheap: nothing is read here. A product that runs at the same time uses the values from before or after.
 
     Examples
     --------
@@ -43,12 +43,13 @@ cdef class Weight(WeightOperand):
     Parameters
     ----------
     w
-        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. It is kept for export and for repacking.
+        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. The array is kept for export and for
+        repacking.
     bias
-        Length N; used by epilogues that take a bias when the call gives none.
+        Length N; used by epilogues with a bias if the call does not pass one.
     scale
-        ``scale_b`` of every product with it, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX formats
-        the scales that go with ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
+        ``scale_b`` of every product with this weight, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX
+        formats, the block scales of ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
     layout
         ``"kn"`` or ``"nk"``.
 
@@ -64,16 +65,15 @@ cdef class Weight(WeightOperand):
     Each product keeps the copy that it reads until it finishes, on streams and in graphs too: any number of threads may multiply by, refresh
     and close one Weight. ``refresh()`` replaces the packed copy; closing lets running products finish.
 
-    A torch tensor that changes is noticed by its version counter, and after each step of an optimizer
-    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and is read again at the next product; scales by blocks are packed with it.
-    Writes through ``tensor.data``, a numpy view or a pointer are not noticed, nor is what ``fully_shard`` gathers into a parameter. Other
-    arrays are copied here, beside the packed memory. After such a write, and after changing another array, call :meth:`refresh`; with
-    ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
-    Pickling stores the arrays themselves.
+    Changes of a torch tensor are detected by its version counter and after each optimizer step
+    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and it is read again at the next product; block scales are packed with it.
+    Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a parameter.
+    Other arrays are copied here, in addition to the packed memory. After such a write, and after changing another array, call
+    :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns if that was forgotten. Pickling stores the arrays themselves.
 
     References
     ----------
-    ``rocpyExtPack`` and ``rocpyExtPackBlocks`` where the platform has them; elsewhere the weight stays as it is.
+    ``rocpyExtPack`` and ``rocpyExtPackBlocks`` if the platform has them; otherwise the weight is not packed.
 
     Examples
     --------
@@ -112,7 +112,7 @@ cdef class Weight(WeightOperand):
         Parameters
         ----------
         module
-            Anything with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``.
+            An object with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``.
 
         Examples
         --------
@@ -169,7 +169,7 @@ cdef class Weight(WeightOperand):
         return fresh
 
     def refresh(self):
-        """Read the source again, after it was changed in a way that nothing tells; products that run now finish with what they began with.
+        """Read the source again, after a change that cannot be detected; running products finish with the earlier values.
 
         Examples
         --------
@@ -185,7 +185,7 @@ cdef class Weight(WeightOperand):
 
     @property
     def bias(self):
-        """The bias that products take; a copy of what was given where nothing tells that that has changed."""
+        """The bias that products use; a copy of the array that was passed if its changes cannot be detected."""
         cdef WeightSnapshot snapshot
         with cython.critical_section(self):
             snapshot = self.published
@@ -200,11 +200,11 @@ cdef class Weight(WeightOperand):
         return snapshot is not None and snapshot.packed
 
     def matrix(self):
-        """Return the weight as an array of shape (K, N), as it was when it was read last."""
+        """Return the weight as an array of shape (K, N), with the values that were last read."""
         return (<WeightSnapshot>self.read()).matrix()
 
     def close(self):
-        """Give back the packed memory once no product uses it. Closing twice is harmless; using the weight afterwards raises ClosedError."""
+        """Free the packed memory after the last product that uses it. Closing twice has no effect; later use raises ClosedError."""
         cdef WeightSnapshot before
         with cython.critical_section(self):
             before = self.published

@@ -128,7 +128,7 @@ _choice.set_known_wrong(wrong_algorithms)
 
 def all_wrong(problem: Problem) -> str:
     """Return why a product whose algorithms all gave wrong numbers is not asked for."""
-    return f"{problem}: every algorithm that the library offers gave wrong results on this machine before"
+    return f"{problem}: on this machine, every algorithm that the library offers has given wrong results"
 
 
 def keep_wrong(problem: Problem, device: int, algorithm: Algorithm | None, reason: str) -> None:

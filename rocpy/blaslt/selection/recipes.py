@@ -165,7 +165,7 @@ def check_reproducible(problem: Problem, options: Options) -> None:
     name = function_of(problem.row)
     if options.reproducible == "batch" and name not in _EXACT:
         raise UnsupportedError(
-            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
+            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here from the framework's own "
             f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or omit the "
             "option"
         )
@@ -202,7 +202,7 @@ def base_problem(problem: Problem, recipe: Recipe) -> Problem:
 def not_in_rows(problem: Problem) -> str:
     """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
     return (
-        f"options(reproducible='batch'): the library computes {problem} column by column, and makes no promise about "
+        f"options(reproducible='batch'): the library computes {problem} column by column and gives no guarantee for "
         "its rows"
     )
 

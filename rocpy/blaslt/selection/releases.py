@@ -266,7 +266,8 @@ _COMBINATIONS = (
         Doubt(
             0,
             100000,
-            "its kernels that store aux by single elements round it in place, and compute GELU of half an ulp more",
+            "its kernels that store aux by single elements round it in place, and compute GELU of the argument plus "
+            "half an ulp",
         ),
     ),
     _combination(
@@ -298,7 +299,7 @@ _COMBINATIONS = (
         "bfloat16 to float32 on gfx90a",
         lambda problem, card: card == "gfx90a" and (problem.a.dtype, problem.dtype) == ("bfloat16", "float32"),
         f"{_CHANGES}, 1.2.0",
-        Doubt(0, 100200, "there are no kernels of it before hipBLASLt 1.2"),
+        Doubt(0, 100200, "there are no such kernels before hipBLASLt 1.2"),
     ),
     Row("combination", "complex", ((100400, 1),), f"{_CHANGES}, 1.4.0", (), lambda problem, _: problem.is_complex),
 )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """nccl4py's communicators over rocpy: its names, its argument order, its constants.
 
-``from rocpy.compat import nccl`` in the place of ``import nccl.core as nccl``; what RCCL does not have raises
-:class:`rocpy.UnsupportedError` with the reason. Calls on CPU memory return when they are done, those on device memory
-as soon as they are in their stream; every wait has a deadline, and a group whose block raises is dropped.
+Use ``from rocpy.compat import nccl`` instead of ``import nccl.core as nccl``. Features that RCCL lacks raise
+:class:`rocpy.UnsupportedError` with the reason. Calls on CPU memory return when they have finished, those on device
+memory as soon as they are queued on their stream; every wait has a deadline, and a group whose block raises is dropped.
 
 Examples
 --------

@@ -90,7 +90,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Combine the ranks' buffers; every rank gets the result."""
+        """Combine the ranks' buffers; every rank receives the result."""
         self.reduce(sendbuf, recvbuf, op, stream=stream, config=config)
 
     @translated
@@ -104,7 +104,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Combine the ranks' buffers; the root gets the result, or every rank where there is none."""
+        """Combine the ranks' buffers; the root receives the result, or every rank if there is no root."""
         check_call_config(config)
         own, operator, sent = self.own, _operator(op), row_of(sendbuf, "sendbuf")
         out = None
@@ -127,7 +127,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Give the root's buffer to every rank; elsewhere `sendbuf` is ignored."""
+        """Send the root's buffer to every rank; on other ranks `sendbuf` is ignored."""
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
         source = received
@@ -145,7 +145,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Put the ranks' buffers one after another; every rank gets them."""
+        """Concatenate the ranks' buffers; every rank receives them."""
         self.gather(sendbuf, recvbuf, stream=stream, config=config)
 
     @translated
@@ -158,7 +158,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Put the ranks' buffers one after another; the root gets them, or every rank where there is none."""
+        """Concatenate the ranks' buffers; the root receives them, or every rank if there is no root."""
         check_call_config(config)
         own, sent = self.own, row_of(sendbuf, "sendbuf")
         out = None
@@ -181,7 +181,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Combine the ranks' buffers; each rank gets its part."""
+        """Combine the ranks' buffers; each rank receives its part."""
         check_call_config(config)
         own, operator = self.own, _operator(op)
         sent, received = row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
@@ -199,7 +199,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Trade parts: rank r gets the r-th part of every rank's buffer."""
+        """Exchange parts: rank r receives the r-th part of every rank's buffer."""
         check_call_config(config)
         own, sent, received = self.own, row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
         count = self._part(sent) * self.nranks
@@ -216,7 +216,7 @@ class Collectives(Queries):
         stream: NcclStreamSpec | None = None,
         config: NCCLCollConfig | None = None,
     ) -> None:
-        """Give each rank its part of the root's buffer; elsewhere `sendbuf` is ignored."""
+        """Send each rank its part of the root's buffer; on other ranks `sendbuf` is ignored."""
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
         source = None

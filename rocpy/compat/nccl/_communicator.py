@@ -39,13 +39,13 @@ _WINDOW_FLAGS: dict[int, WindowFlags] = {0: "default", 1: "symmetric", 2: "stric
 
 
 class Communicator(Collectives):
-    """One rank of several that communicate.
+    """One rank of a group.
 
     Parameters
     ----------
     ptr
         0 or ``None``: the null communicator, for `initialize`, or for `grow` by a new rank. A communicator of
-        `rocpy.rccl` is taken as it is. Those of other libraries are refused.
+        `rocpy.rccl` is used as it is. Communicators of other libraries are refused.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Communicator(Collectives):
     @classmethod
     @translated
     def init_all(cls, devices: int | Sequence[int] | None = None) -> list[Communicator]:
-        """Make one communicator for each of several devices of this process; none for no devices."""
+        """Create one communicator for each of several devices of this process."""
         if devices is not None and not isinstance(devices, int | Sequence):
             raise TypeError(f"devices: got {type(devices).__name__}, expected a number, a sequence of numbers, or None")
         if devices is not None and not devices:
@@ -104,7 +104,7 @@ class Communicator(Collectives):
         unique_id: UniqueId | Sequence[UniqueId],
         config: NCCLConfig | None = None,
     ) -> None:
-        """Join a communicator, as `init` does, by the null communicator."""
+        """Join a communicator, as `init` does, with the null communicator."""
         if self.is_valid:
             raise NcclInvalid("initialize: this communicator has been initialized")
         chosen = unique_id[0] if isinstance(unique_id, list | tuple) and unique_id else unique_id
@@ -113,7 +113,7 @@ class Communicator(Collectives):
 
     @translated
     def split(self, color: int | None = None, key: int = 0, config: NCCLConfig | None = None) -> Communicator:
-        """Make a communicator of the ranks with the same color; the null communicator for none."""
+        """Create a communicator of the ranks with the same color; the null communicator for ranks without a color."""
         number = None if color is None else _number("color", color)
         if number == NCCL_SPLIT_NOCOLOR:
             number = None
@@ -126,14 +126,14 @@ class Communicator(Collectives):
         config: NCCLConfig | None = None,
         flag: CommShrinkFlag = CommShrinkFlag.DEFAULT,
     ) -> Communicator:
-        """Make a communicator without some ranks, which do not call this."""
+        """Create a communicator without some ranks, which do not call this."""
         if flag not in (0, 1):
             raise NcclInvalid(f"flag: got {flag!r}, expected a CommShrinkFlag")
         return Communicator(self.own.shrink(exclude_ranks or [], abort=bool(flag), **_child_settings(config)))
 
     @translated
     def get_unique_id(self) -> UniqueId:
-        """Return what new ranks join by."""
+        """Return the unique id with which new ranks join."""
         return UniqueId(bytes(self.own.growth_id()))
 
     @translated
@@ -144,7 +144,7 @@ class Communicator(Collectives):
         rank: int | None = None,
         config: NCCLConfig | None = None,
     ) -> Communicator:
-        """Make a communicator with more ranks; a new rank calls it on the null communicator, with its number."""
+        """Create a communicator with more ranks; a new rank calls this on the null communicator, with its rank."""
         if rank is None:
             ident = None if unique_id is None else _id_bytes(unique_id)
             return Communicator(self.own.grow(nranks, ident, **_child_settings(config)))
@@ -155,13 +155,13 @@ class Communicator(Collectives):
     # ---- its end ----
 
     def close_all_resources(self) -> None:
-        """Give back registered memory, windows and operators."""
+        """Release registered memory, windows and operators."""
         while self._resources:
             self._resources.pop().close()
 
     @translated
     def destroy(self) -> None:
-        """Wait until all ranks are through with their work, then give it back; calling it again does nothing.
+        """Wait until all ranks have finished their work, then release it; calling it again has no effect.
 
         In a group this happens when the group ends.
         """
@@ -170,10 +170,10 @@ class Communicator(Collectives):
 
     @translated
     def finalize(self) -> None:
-        """Wait until all ranks are through with their work; it takes no more calls, and `destroy` ends it.
+        """Wait until all ranks have finished their work; it accepts no more calls, and `destroy` must follow.
 
-        rocpy gives RCCL's communicator back at once: `ptr` is 0 from here on. In a group this happens when the group
-        ends; one thread that has several ranks needs one.
+        rocpy releases RCCL's communicator immediately: `ptr` is 0 from then on. In a group this happens when the group
+        ends; a thread with several ranks needs a group.
         """
         if self._own is not None and not self._own.is_closed:
             self._is_finalized = True
@@ -195,7 +195,7 @@ class Communicator(Collectives):
 
     @translated
     def abort(self) -> None:
-        """End it at once, whatever runs; another thread may call this."""
+        """Abort it at once, with all running operations; another thread may call this."""
         self._is_finalized = False
         if self._own is not None:
             self._own.abort()
@@ -203,28 +203,28 @@ class Communicator(Collectives):
 
     @translated
     def revoke(self, flags: int = 0) -> None:
-        """Take back what runs, for good; others can be made from it."""
+        """Cancel running operations, permanently; new communicators can be created from it."""
         if flags != 0:
             raise NcclInvalid(f"flags: got {flags}, expected 0")
         self.own.revoke()
 
     @translated
     def suspend(self, flags: CommSuspendFlag = CommSuspendFlag.MEM) -> None:
-        """Give device memory back while it is idle."""
+        """Release device memory while it is idle."""
         if flags != CommSuspendFlag.MEM:
             raise NcclInvalid(f"flags: got {flags!r}, expected CommSuspendFlag.MEM")
         self.own.suspend()
 
     @translated
     def resume(self) -> None:
-        """Take calls again after `suspend`."""
+        """Accept calls again after `suspend`."""
         self.own.resume()
 
     # ---- memory and operators ----
 
     @translated
     def register_buffer(self, buffer: NcclBufferSpec) -> RegisteredBufferHandle:
-        """Let this rank's collectives use a buffer as it lies."""
+        """Register a buffer for direct use by this rank's collectives."""
         row = row_of(buffer, "buffer", is_written=True)
         handle = RegisteredBufferHandle(self.own.register_buffer(row.array), row)
         self._resources.append(handle)
@@ -232,9 +232,10 @@ class Communicator(Collectives):
 
     @translated
     def register_window(self, buffer: NcclBufferSpec, flags: WindowFlag | None = None) -> RegisteredWindowHandle:
-        """Let every rank reach a buffer; every rank calls this.
+        """Make a buffer accessible to every rank; every rank calls this.
 
-        Where RCCL makes no window of the memory, the handle is not valid. In a group it is valid after the group's end.
+        If RCCL cannot create a window for the memory, the handle is not valid. In a group it is valid after the group
+        has ended.
         """
         own = self.own
         try:
@@ -260,7 +261,7 @@ class Communicator(Collectives):
     def create_pre_mul_sum(self, scalar: NcclScalarSpec, datatype: NcclDataType | None = None) -> CustomRedOp:
         """Return an operator that multiplies this rank's input by a scalar before the sum.
 
-        The scalar is read now, also from a device's memory. A Python float is FLOAT64 unless `datatype` says otherwise.
+        The scalar is read now, also from device memory. A Python float is FLOAT64 unless `datatype` is passed.
         """
         value, own_type = _scalar(scalar)
         try:

@@ -33,11 +33,11 @@ def _check_types(settings: Any) -> None:
 
 @dataclass(kw_only=True)
 class NCCLConfig:
-    """How a communicator is made; what is ``None`` RCCL chooses.
+    """Settings of a communicator; RCCL chooses those that are ``None``.
 
-    rocpy's communicators never block inside RCCL, and wait with a deadline: `blocking` changes nothing. Nor does
-    `nvls_host_mode`: AMD GPUs have no NVLink SHARP. Settings that RCCL 2.30 lacks are refused when a communicator is
-    made, unless they ask for what it does anyway.
+    rocpy's communicators never block inside RCCL and wait with a deadline, so `blocking` has no effect. Neither has
+    `nvls_host_mode`, because AMD GPUs have no NVLink SHARP. Settings that RCCL 2.30 lacks are refused when a
+    communicator is created, unless they match its behaviour.
 
     Examples
     --------
@@ -74,14 +74,14 @@ class NCCLConfig:
         _check_types(self)
 
     def settings(self) -> dict[str, int | str]:
-        """Return what RCCL is given, by the names of `rocpy.rccl.Communicator.init`'s `config`.
+        """Return the settings for RCCL, as the `config` of `rocpy.rccl.Communicator.init`.
 
         Raises
         ------
         UnsupportedError
-            A setting asks for something that RCCL 2.30 does not do.
+            A setting requests something that RCCL 2.30 does not support.
         NcclInvalid
-            A setting is of another type.
+            A setting has the wrong type.
         """
         _check_types(self)  # fields can be assigned
         chosen: dict[str, int | str] = {}
@@ -92,14 +92,14 @@ class NCCLConfig:
             if name not in _AS_IT_IS:
                 chosen[name] = value if isinstance(value, str) else int(value)
             elif value not in _AS_IT_IS[name]:
-                reason = CFT if name == "host_cft_mode" else f"RCCL knows it from {_SINCE.get(name, '2.31')} on"
+                reason = CFT if name == "host_cft_mode" else f"RCCL has it from {_SINCE.get(name, '2.31')} on"
                 raise unsupported(f"NCCLConfig.{name}={value!r}", reason)
         return chosen
 
 
 @dataclass(frozen=True)
 class VendorOption:
-    """An option for another vendor's library: RCCL, as NCCL, ignores those whose vendor it is not."""
+    """An option for one vendor's library: like NCCL, RCCL ignores options of other vendors."""
 
     vendor_id: int
     option_id: int
@@ -118,9 +118,9 @@ class VendorOption:
 
 @dataclass(kw_only=True)
 class NCCLCollConfig:
-    """Settings of a single collective, which RCCL 2.30 does not take: a call refuses what is set.
+    """Settings of a single collective, which RCCL 2.30 does not support: a call refuses those that are set.
 
-    `vendor_options` and `user_profiler_tag` change nothing of what a call does, and are accepted.
+    `vendor_options` and `user_profiler_tag` do not change what a call does, and are accepted.
     """
 
     min_ctas: int | None = None
@@ -155,7 +155,7 @@ def check_call_config(config: NCCLCollConfig | None) -> None:
     UnsupportedError
         One is set.
     NcclInvalid
-        `config` is something else.
+        `config` has another type.
     """
     if config is None:
         return

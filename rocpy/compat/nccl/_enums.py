@@ -115,7 +115,7 @@ SUM, PROD, MAX, MIN, AVG = NcclRedOp.SUM, NcclRedOp.PROD, NcclRedOp.MAX, NcclRed
 
 
 class Result(IntEnum):
-    """RCCL's result codes, as `Communicator.get_async_error` gives them."""
+    """RCCL's result codes, as returned by `Communicator.get_async_error`."""
 
     Success = 0
     UnhandledCudaError = 1
@@ -129,7 +129,7 @@ class Result(IntEnum):
 
 
 class CTAPolicy(IntFlag):
-    """How many blocks a collective's kernels take."""
+    """How many blocks a collective's kernels use."""
 
     DEFAULT = 0
     EFFICIENCY = 1
@@ -140,7 +140,7 @@ class CTAPolicy(IntFlag):
 
 
 class CommShrinkFlag(IntEnum):
-    """What becomes of work that runs when a communicator is shrunk."""
+    """What happens to running operations when a communicator is shrunk."""
 
     DEFAULT = 0
     ABORT = 1
@@ -149,14 +149,14 @@ class CommShrinkFlag(IntEnum):
 
 
 class CommSuspendFlag(IntFlag):
-    """What a suspended communicator gives back."""
+    """What a suspended communicator releases."""
 
     MEM = 1
     Mem = 1
 
 
 class WindowFlag(IntFlag):
-    """What a window is for; `GIN_ONLY` and `CFT_COUNTED` are refused, RCCL has neither."""
+    """The kind of a window; `GIN_ONLY` and `CFT_COUNTED` are refused, because RCCL has neither."""
 
     DEFAULT = 0
     COLL_SYMMETRIC = 1
@@ -169,7 +169,7 @@ class WindowFlag(IntFlag):
 
 
 class NcclCommMemStat(IntEnum):
-    """What `Communicator.get_mem_stat` gives."""
+    """The quantities that `Communicator.get_mem_stat` returns."""
 
     GPU_MEM_SUSPEND = 0
     GPU_MEM_SUSPENDED = 1
@@ -185,7 +185,7 @@ CommMemStat = NcclCommMemStat
 
 
 class NcclGinType(IntEnum):
-    """Transports of GPU-initiated networking; a communicator of RCCL's has `NONE`."""
+    """Transports of GPU-initiated networking; RCCL's communicators have `NONE`."""
 
     NONE = 0
     PROXY = 2
@@ -204,7 +204,7 @@ class NcclGinConnectionType(IntEnum):
 
 
 class NcclHostCftMode(IntEnum):
-    """Whether a communicator makes endpoints of Compute Fabric Transport; RCCL has none, `ENABLE` is refused."""
+    """Whether a communicator creates endpoints of Compute Fabric Transport; RCCL has none, so `ENABLE` is refused."""
 
     DEFAULT = -(2**31)
     ENABLE = 1
@@ -230,7 +230,7 @@ class NcclCftTeamMode(IntEnum):
 
 
 class NcclCftCap(IntFlag):
-    """What a device communicator wants of Compute Fabric Transport."""
+    """What a device communicator needs of Compute Fabric Transport."""
 
     NONE = 0
     CFT = 1

@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class NcclInvalid(RocpyError, ValueError):  # noqa: N818  (nccl4py's name)
-    """An argument is wrong, or the communicator is of no more use.
+    """An argument is invalid, or the communicator can no longer be used.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _ID_BYTES = 128
 
 
 class UniqueId:
-    """What the ranks of a communicator have in common; it travels as bytes, as a numpy array, or pickled.
+    """The identifier that all ranks of a communicator share; it can be sent as bytes, as a numpy array, or pickled.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class UniqueId:
 
     @staticmethod
     def from_bytes(b: bytes | bytearray | memoryview) -> UniqueId:
-        """Return the id of some bytes."""
+        """Return the id from its bytes."""
         if b is None:
             raise NcclInvalid(f"unique id: got None, expected {_ID_BYTES} bytes")
         return UniqueId(b)
@@ -64,7 +64,7 @@ class UniqueId:
 
     @property
     def as_ndarray(self) -> np.ndarray[Any, Any]:
-        """Its memory as an array of one record, to be written over by what receives it."""
+        """Its memory as an array of one record, which a receive can overwrite."""
         return self._data.view([("internal", np.int8, (_ID_BYTES,))]).view(np.recarray)
 
     @property
@@ -89,17 +89,17 @@ class UniqueId:
 
 
 def get_unique_id(empty: bool = False) -> UniqueId:
-    """Return what the ranks of a communicator to be have in common, or zeros to be written over."""
+    """Return a new unique id, or zeros to be overwritten."""
     return UniqueId() if empty else UniqueId(bytes(rccl.UniqueId.make()))
 
 
 def get_error_string(nccl_result: Result | int) -> str:
-    """Return RCCL's words for a result code."""
+    """Return RCCL's description of a result code."""
     return rccl.error_string(int(nccl_result))
 
 
 def get_last_error() -> str:
-    """Return RCCL's last words of what went wrong in this process."""
+    """Return RCCL's last error message of this process."""
     return rccl.last_error()
 
 
@@ -123,7 +123,7 @@ def group_end(*, simulate: bool = False) -> None:
     Raises
     ------
     NCCLError
-        No group is open in this thread, or what its calls came to.
+        No group is open in this thread, or one of its calls failed.
     UnsupportedError
         `simulate`: the group is dropped.
     """
@@ -147,7 +147,7 @@ def _no_simulation(name: str) -> UnsupportedError:
 
 
 def group_simulate_end() -> GroupSimInfo:
-    """Refuse: RCCL has no estimate of a group. It is dropped."""
+    """Refuse: RCCL cannot estimate a group. The group is dropped."""
     group_end(simulate=True)
     raise _no_simulation("group_simulate_end")
 
@@ -160,7 +160,7 @@ def group() -> Iterator[None]:
 
 
 def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
-    """Return memory of RCCL's (ncclMemAlloc), as a `rocpy.Buffer` of bytes."""
+    """Return memory allocated by RCCL (ncclMemAlloc), as a `rocpy.Buffer` of bytes."""
     if not isinstance(size, int):
         raise NcclInvalid(f"size: got {size!r}, expected a number of bytes")
     with translation():
@@ -168,7 +168,7 @@ def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
 
 
 def mem_free(buf: Buffer) -> None:
-    """Give memory of `mem_alloc` back; it is also given back when the last array of it is dropped."""
+    """Free memory of `mem_alloc`; it is also freed when the last array that uses it is dropped."""
     if not isinstance(buf, Buffer):
         raise NcclInvalid(f"buf: got {type(buf).__name__}, expected the result of mem_alloc")
     buf.close()

@@ -28,7 +28,7 @@ _STATS = {
 
 
 class Device(_Device):
-    """A `rocpy.Device` with the names of ``cuda.core``'s that programs for nccl4py use.
+    """A `rocpy.Device` with those names of ``cuda.core`` that programs for nccl4py use.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Device(_Device):
 
     @property
     def device_id(self) -> int:
-        """Its number."""
+        """Its index."""
         return self.index
 
     def set_current(self) -> None:
@@ -49,7 +49,7 @@ class Device(_Device):
         self.__enter__()
 
     def sync(self) -> None:
-        """Wait for everything that runs on it."""
+        """Wait for all work on the device."""
         self.synchronize()
 
 
@@ -61,12 +61,12 @@ class Queries:
 
     @property
     def own(self) -> rccl.Communicator:
-        """Rocpy's communicator, for what goes beyond nccl4py.
+        """The communicator of `rocpy.rccl`, for features beyond nccl4py's.
 
         Raises
         ------
         NcclInvalid
-            There is none, or it has come to its end.
+            There is none, or it has been closed.
         """
         if self._own is None:
             raise NcclInvalid("this is the null communicator")
@@ -78,7 +78,7 @@ class Queries:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is there: neither null, destroyed nor aborted."""
+        """Whether it can be used: neither null, destroyed nor aborted."""
         own = self._own
         return own is not None and (not own.is_closed or (self._is_finalized and not own.is_aborted))
 
@@ -93,12 +93,12 @@ class Queries:
 
     @property
     def nranks(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self._known().nranks
 
     @property
     def rank(self) -> int:
-        """The number of this rank."""
+        """The rank of this process or thread."""
         return self._known().rank
 
     @property
@@ -160,7 +160,7 @@ class Queries:
 
     @property
     def host_rma_support(self) -> bool:
-        """Whether `put_signal` and `signal` are there: from RCCL 2.30 on."""
+        """Whether `put_signal` and `signal` are available: from RCCL 2.30 on."""
         return self.properties.host_rma_support
 
     # ---- teams ----
@@ -172,12 +172,12 @@ class Queries:
 
     @property
     def team_lsa(self) -> NCCLTeam:
-        """Refused: it belongs to the device API."""
+        """Refused: part of the device API."""
         raise unsupported_attribute("Communicator.team_lsa", DEVICE_API)
 
     @property
     def team_rail(self) -> NCCLTeam:
-        """Refused: it belongs to the device API."""
+        """Refused: part of the device API."""
         raise unsupported_attribute("Communicator.team_rail", DEVICE_API)
 
     @property
@@ -190,12 +190,12 @@ class Queries:
         raise unsupported("Communicator.team_cft", CFT)
 
     def team_rank_to_world(self, team: NCCLTeam, team_rank: int) -> int:
-        """Return the rank in the communicator that a team's rank has.
+        """Return the communicator's rank of a team's rank.
 
         Raises
         ------
         NcclInvalid
-            The team has no such rank, or reaches beyond the communicator.
+            The team has no such rank, or exceeds the communicator.
         """
         world_rank = self.rank + (team_rank - team.rank) * team.stride
         if not 0 <= team_rank < team.n_ranks or not 0 <= world_rank < self.nranks:
@@ -203,25 +203,25 @@ class Queries:
         return world_rank
 
     def team_rank_to_lsa(self, team: NCCLTeam, team_rank: int) -> NoReturn:  # noqa: ARG002  (nccl4py's)
-        """Refuse: it belongs to the device API."""
+        """Refuse: part of the device API."""
         raise unsupported("Communicator.team_rank_to_lsa", DEVICE_API)
 
     # ---- state ----
 
     @translated
     def get_async_error(self) -> Result:
-        """Return the state of what runs, as a code of RCCL's."""
+        """Return the state of running operations, as one of RCCL's codes."""
         own = self._known()
         return Result.Success if own.is_closed else Result(own.async_error())
 
     def get_last_error(self) -> str:
-        """Return RCCL's last words of what went wrong in this process."""
+        """Return RCCL's last error message of this process."""
         self._known()
         return rccl.last_error()
 
     @translated
     def get_mem_stat(self, stat: NcclCommMemStat) -> int:
-        """Return how much memory it has, of one kind."""
+        """Return how much memory of one kind it uses."""
         try:
             chosen = NcclCommMemStat(stat)
         except ValueError:

@@ -10,7 +10,7 @@ from rocpy.compat.nccl._enums import NcclCftCap, NcclGinConnectionType, NcclGinT
 
 @dataclass(frozen=True)
 class WaitSignalDesc:
-    """Whose signals are waited for, and how many."""
+    """The rank whose signals are waited for, and their number."""
 
     peer: int
     op_count: int = 1
@@ -20,7 +20,7 @@ class WaitSignalDesc:
 
 @dataclass(frozen=True)
 class NCCLTeam:
-    """Ranks of a communicator at equal distances, as seen by one of them."""
+    """Ranks of a communicator at equal distances, as seen from one of them."""
 
     n_ranks: int
     rank: int
@@ -29,14 +29,14 @@ class NCCLTeam:
 
 @dataclass(frozen=True)
 class GroupSimInfo:
-    """How long a group would take, in seconds; nothing makes one, because rocpy has no estimate."""
+    """Estimated time of a group, in seconds; never created, because rocpy has no estimate."""
 
     estimated_time: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class NCCLCommProperties:
-    """What a communicator is; what is ``None`` RCCL 2.30 does not tell."""
+    """Properties of a communicator; RCCL 2.30 does not report those that are ``None``."""
 
     rank: int
     n_ranks: int
@@ -60,7 +60,7 @@ class NCCLCommProperties:
 
 @dataclass(frozen=True)
 class CftLeInfo:
-    """An address of Compute Fabric Transport; nothing gives one."""
+    """An address of Compute Fabric Transport; never returned."""
 
     le_id: int
     le_offset: int
@@ -92,7 +92,7 @@ class GinBarrierRequirement:
 
 @dataclass(frozen=True)
 class LLA2ARequirement:
-    """Room for all-to-all of few elements."""
+    """Memory for an all-to-all of few elements."""
 
     n_blocks: int
     max_elements: int
@@ -101,7 +101,7 @@ class LLA2ARequirement:
 
 @dataclass(kw_only=True)
 class NCCLDevCommRequirements:
-    """What a device communicator is to have; `Communicator.create_dev_comm` refuses to make one."""
+    """Requirements of a device communicator, which `Communicator.create_dev_comm` refuses to create."""
 
     lsa_multimem: bool | None = None
     barrier_count: int | None = None

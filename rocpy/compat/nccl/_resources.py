@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Resource(Protocol):
-    """Something that is given back once."""
+    """Something that is released once."""
 
     def close(self) -> None:
-        """Give it back; calling it again does nothing."""
+        """Release it; calling it again has no effect."""
 
 
 class RegisteredBufferHandle:
-    """Memory that collectives use as it lies; made by `Communicator.register_buffer`."""
+    """Memory that collectives use directly; created by `Communicator.register_buffer`."""
 
     def __init__(self, registration: Registration, row: Row) -> None:
         self._registration = registration
@@ -49,7 +49,7 @@ class RegisteredBufferHandle:
         return self._size
 
     def close(self) -> None:
-        """Take the registration back; calling it again does nothing."""
+        """Undo the registration; calling it again has no effect."""
         self._is_closed = True
         self._registration.close()
 
@@ -58,12 +58,12 @@ class RegisteredBufferHandle:
 
 
 class RegisteredWindowHandle:
-    """Memory of all ranks that each of them reaches; made by `Communicator.register_window`.
+    """Memory on all ranks that each of them can access; created by `Communicator.register_window`.
 
     Attributes
     ----------
     window
-        rocpy's, which has `peer` too; ``None`` where RCCL makes no window of the memory.
+        rocpy's window, which also has `peer`; ``None`` if RCCL cannot create a window for the memory.
     """
 
     def __init__(self, window: Window | None, row: Row, flags: WindowFlag) -> None:
@@ -80,7 +80,7 @@ class RegisteredWindowHandle:
 
     @property
     def is_valid(self) -> bool:
-        """Whether there is a window that has not been closed; in a group not before its end."""
+        """Whether there is a window that has not been closed; in a group, only after its end."""
         return self.window is not None and not self.window.is_closed
 
     @property
@@ -101,7 +101,7 @@ class RegisteredWindowHandle:
 
     @translated
     def get_peer_device_pointer(self, peer: int, offset: int = 0) -> int | None:
-        """Return the address of another rank's part, where this process reaches it; ``None`` elsewhere."""
+        """Return the address of another rank's part if this process can access it, otherwise ``None``."""
         try:
             return int(self._open().peer(peer).handle) + offset
         except UnsupportedError:
@@ -114,7 +114,7 @@ class RegisteredWindowHandle:
         Raises
         ------
         UnsupportedError
-            This process does not reach it.
+            This process cannot access it.
         """
         return int(self._open().peer(lsa_rank).handle) + offset
 
@@ -139,7 +139,7 @@ class RegisteredWindowHandle:
         raise unsupported("RegisteredWindowHandle.get_peer_le_info", CFT)
 
     def close(self) -> None:
-        """Give the window back; calling it again does nothing."""
+        """Release the window; calling it again has no effect."""
         if self.window is not None:
             self.window.close()
 
@@ -151,7 +151,7 @@ class RegisteredWindowHandle:
 class CustomRedOp:
     """An operator that multiplies a rank's input by its scalar before the sum.
 
-    Made by `Communicator.create_pre_mul_sum`.
+    Created by `Communicator.create_pre_mul_sum`.
     """
 
     def __init__(self, op: PreMulSum) -> None:
@@ -178,7 +178,7 @@ class CustomRedOp:
         return self._op is not None
 
     def close(self) -> None:
-        """Give it back; calling it again does nothing."""
+        """Release it; calling it again has no effect."""
         if self._op is not None:
             self._op.close()
         self._op = None
@@ -217,7 +217,7 @@ class GinBarrierHandle(_NotThere):
 
 
 class LLA2AHandle(_NotThere):
-    """Room for all-to-all of nccl4py's device API: refused."""
+    """Memory for all-to-all of nccl4py's device API: refused."""
 
     buf_handle: int
     n_slots: int

@@ -10,7 +10,7 @@ from typing import Any
 
 from rocpy import platform, rccl
 
-#: The nccl4py whose names these are.
+#: The version of nccl4py that this module follows.
 __version__ = "0.6.0"
 
 
@@ -75,7 +75,7 @@ class LibraryInfo:
     version
         Its version.
     cuda_variant
-        ``None``: it is built for no CUDA.
+        ``None``: it is not built for CUDA.
     path
         Its file.
     """
@@ -95,9 +95,9 @@ class VersionInfo:
     Attributes
     ----------
     nccl4py
-        The nccl4py whose names these are; also `nccl4py_version`, its name in nccl4py before 0.5.
+        The version of nccl4py that this module follows; also `nccl4py_version`, its name in nccl4py before 0.5.
     nccl_bindings
-        The RCCL whose functions rocpy knows.
+        The version of RCCL whose functions rocpy binds.
     libnccl
         The platform's RCCL; its version is also `nccl_version`, as in nccl4py before 0.5.
     """
@@ -113,12 +113,12 @@ class VersionInfo:
 
     @property
     def nccl4py_version(self) -> Version:
-        """The nccl4py whose names these are."""
+        """The version of nccl4py that this module follows."""
         return self.nccl4py
 
 
 def get_version() -> VersionInfo:
-    """Return the versions of nccl4py's names and of the platform's RCCL."""
+    """Return the version of nccl4py that this module follows and that of the platform's RCCL."""
     number = rccl.version()
     version = Version(number // 10000, number // 100 % 100, number % 100)
     library = platform.current().libraries.get("rccl")
@@ -127,7 +127,7 @@ def get_version() -> VersionInfo:
 
 
 def show_versions() -> None:
-    """Print what `get_version` gives."""
+    """Print the result of `get_version`."""
     versions = get_version()
     print("rocpy.compat.nccl")  # noqa: T201  (what it is for)
     print(f"names of nccl4py : {versions.nccl4py}")  # noqa: T201

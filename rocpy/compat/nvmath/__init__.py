@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """nvmath-python's dense matrix product over rocpy: its names, its shapes, its layouts.
 
-``from rocpy.compat import nvmath`` in the place of ``import nvmath``; what cannot be served raises
+Use ``from rocpy.compat import nvmath`` instead of ``import nvmath``. Features that are not supported raise
 :class:`rocpy.UnsupportedError` with the reason.
 
 Examples
@@ -37,9 +37,9 @@ _ELSEWHERE = {
     "bindings": "they are those of CUDA's libraries; AMD's are hip-python's, rocm.bindings",
     "device": "kernels that call CUDA's libraries; rocpy.cooperative has primitives for kernels",
     "distributed": "cuFFTMp and cuBLASMp have no counterparts in ROCm; rocpy.rccl has communicators",
-    "fft": "transforms are hipFFT's and rocFFT's; take torch's or CuPy's",
-    "sparse": "sparse products and solvers are hipSPARSE's and rocSPARSE's; take torch's or CuPy's",
-    "tensor": "contractions are hipTensor's; take torch's or CuPy's einsum",
+    "fft": "transforms are hipFFT's and rocFFT's; use torch's or CuPy's",
+    "sparse": "sparse products and solvers are hipSPARSE's and rocSPARSE's; use torch's or CuPy's",
+    "tensor": "contractions are hipTensor's; use torch's or CuPy's einsum",
 }
 
 

@@ -33,7 +33,7 @@ _TILE = re.compile(r"_MT(\d+)x(\d+)x\d+")
 
 @dataclasses.dataclass
 class AlgorithmCapabilities:
-    """What may be set of an algorithm; ``None`` is what hipBLASLt does not tell.
+    """What may be set on an algorithm; ``None`` for what hipBLASLt does not report.
 
     Examples
     --------
@@ -86,10 +86,10 @@ class Algorithm:
 
     Notes
     -----
-    hipBLASLt takes neither tile nor stages nor the like: what is set must be what it was, or UnsupportedError is
-    raised. It tells none of them but the tile, in the name of a kernel; the others are ``"UNDEFINED"``, ``"AUTO"`` or
-    ``None``. :meth:`as_numpy` and :meth:`from_numpy` carry library, version and architecture with the record,
-    so that an algorithm of another machine is refused.
+    hipBLASLt does not accept a tile, stages and the like: setting one to a different value raises UnsupportedError. It
+    reports only the tile, in the name of the kernel; the others are ``"UNDEFINED"``, ``"AUTO"`` or ``None``.
+    :meth:`as_numpy` and :meth:`from_numpy` store library, version and architecture with the record, so that an
+    algorithm of another machine is refused.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class Algorithm:
 
     @property
     def capabilities(self) -> AlgorithmCapabilities:
-        """What may be set: only the values that the algorithm has."""
+        """What may be set: only the algorithm's own values."""
         tile = self.tile
         return AlgorithmCapabilities(
             strided_batch_support=1,
@@ -144,7 +144,7 @@ class Algorithm:
 
     @classmethod
     def from_numpy(cls, array: Any) -> Algorithm:
-        """Return the algorithm of an array that :meth:`as_numpy` made."""
+        """Return the algorithm of an array that :meth:`as_numpy` returned."""
         array = np.asarray(array)
         if array.dtype.kind != "S" or array.size != 1:
             raise InvalidProblemError(

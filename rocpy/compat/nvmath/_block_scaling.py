@@ -37,14 +37,14 @@ _BIAS, _NAN = 127, 255
 
 
 class BlockScalingFormat(str, enum.Enum):  # noqa: UP042 (nvmath's bases, which str() shows)
-    """How operands with scales by blocks are made up; the helpers take the text of a member too."""
+    """Formats of operands with block scales; the helpers also accept the text of a member."""
 
     NVFP4 = "NVFP4"
     MXFP8 = "MXFP8"
 
     @property
     def block(self) -> int:
-        """Neighbours along K that share a scale."""
+        """Number of consecutive elements along K that share a scale."""
         return 16 if self is BlockScalingFormat.NVFP4 else 32
 
     @property
@@ -179,7 +179,7 @@ def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noq
     exponent
         From -127 to 127; 128 is NaN.
     stream
-        Accepted; the array's framework fills it.
+        Accepted and ignored; the array's framework fills the scales.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def invert_mxfp8_scale(mx_scales: Any) -> Any:
 def get_block_scale_offset(
     index: tuple[Any, ...], operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None
 ) -> Any:
-    """Return where in an array of tiled scales that of a block is.
+    """Return the offset of a block's scale in an array of tiled scales.
 
     Parameters
     ----------
@@ -244,12 +244,12 @@ def get_block_scale_offset(
 
 
 def get_mxfp8_scale_offset(x: Any, index: tuple[Any, ...]) -> Any:
-    """Return where in an array of tiled scales that of an element is: the helper of nvmath-python before 1.0.
+    """Return the offset of an element's scale in an array of tiled scales: the helper of nvmath-python before 1.0.
 
     Parameters
     ----------
     x
-        The operand, whose layout tells the axis that its blocks lie along.
+        The operand, whose layout determines the axis along which its blocks lie.
     index
         Of the element.
     """
@@ -301,7 +301,7 @@ def expand_block_scale(
         A dtype of the scales' package: float16, float32, float64, or that of the scales, which is ``"smallest"``:
         ``float8_e4m3fn`` for NVFP4 and, for MXFP8, the exponents in uint8.
     device
-        Where torch puts the result: by default where the scales are.
+        Device of a torch result; by default that of the scales.
     """
     form = _format(block_scaling_format)
     _check_scales("scales_1d", scales_1d, operand_or_shape, form)
@@ -407,7 +407,7 @@ def _cast(array: Any, name: str) -> Any:
 
 @default_arithmetic
 def quantize_to_fp4(x: Any, axis: int) -> Any:
-    """Return an array in ``float4_e2m1fn``, each number rounded by itself to the nearest of the format's.
+    """Return an array in ``float4_e2m1fn``, with each number rounded to the nearest value of the format.
 
     Parameters
     ----------

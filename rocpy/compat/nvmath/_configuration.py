@@ -44,21 +44,21 @@ class MatmulOptions:
     Attributes
     ----------
     inplace
-        The result is written into c, and is c.
+        Whether the result is written into c, which is returned.
     compute_type, scale_type, result_type
         Numbers of :class:`ComputeType` and :class:`CudaDataType`; ``result_type`` also takes any dtype of rocpy's.
     result_amax
-        The largest magnitude of an 8-bit result comes with it, as ``aux["result_amax"]``.
+        Whether the largest magnitude of an 8-bit result is returned as ``aux["result_amax"]``.
     memory_limit
         Largest workspace: bytes, a fraction of the device's memory, or text such as ``"12 MiB"`` or ``"80%"``.
     sm_count_target, fast_accumulation, device_id, logger, blocking
-        Accepted; see the notes on compatibility.
+        Accepted; see the compatibility page.
     block_scaling
-        The operands have scales by blocks of K, in tiles: MXFP8 for operands of 8 bits, NVFP4 for those of 4.
+        Whether the operands have block scales along K, in tiles: MXFP8 for operands of 8 bits, NVFP4 for those of 4.
     handle
-        Address of a hipBLASLt handle (``hipblasLtCreate``) that the products use, and that outlives them.
+        Address of a hipBLASLt handle (``hipblasLtCreate``) that the products use; it must outlive them.
     allocator
-        Object with ``memalloc(size)`` or ``memalloc_async(size, stream)``, which workspaces come from.
+        Object with ``memalloc(size)`` or ``memalloc_async(size, stream)``, which allocates workspaces.
 
     Examples
     --------
@@ -116,14 +116,14 @@ class MatmulOptions:
 
 @dataclasses.dataclass
 class MatmulEpilogPreferences:
-    """Preferences of an epilog's auxiliary output; only the defaults can be served.
+    """Preferences of an epilog's auxiliary output; only the defaults are supported.
 
     Attributes
     ----------
     aux_type
         Its type; ``None``: that of the result.
     aux_amax
-        Whether its largest magnitude is wanted.
+        Whether its largest magnitude is returned.
     """
 
     aux_type: int | None = None
@@ -142,9 +142,9 @@ class MatmulPlanPreferences:
     Attributes
     ----------
     limit
-        How many algorithms to ask for.
+        Number of algorithms to request.
     reduction_scheme_mask
-        ``NONE`` asks for a product that gives the same bits each time; others have no counterpart in hipBLASLt.
+        ``NONE`` requests bitwise reproducible results; other values have no counterpart in hipBLASLt.
     max_waves_count, numerical_impl_mask
         Accepted; hipBLASLt has no such preference.
     epilog

@@ -7,7 +7,7 @@ import enum
 
 
 class MatmulEpilog(enum.IntEnum):
-    """What is done to the product. The numbers are hipBLASLt's too."""
+    """The epilog of a product. The numbers are also hipBLASLt's."""
 
     DEFAULT = 1
     RELU = 2
@@ -127,7 +127,7 @@ class FillMode(enum.IntEnum):
 
 
 class DiagType(enum.IntEnum):
-    """Whether the diagonal of a triangular matrix is read, or is of ones."""
+    """Whether the diagonal of a triangular matrix is read, or consists of ones."""
 
     NON_UNIT = 0
     UNIT = 1
@@ -141,7 +141,7 @@ class SideMode(enum.IntEnum):
 
 
 class MatmulInnerShape(enum.IntEnum):
-    """The instruction of a kernel. hipBLASLt does not tell it."""
+    """The instruction of a kernel. hipBLASLt does not report it."""
 
     UNDEFINED = 0
     MMA884 = 1

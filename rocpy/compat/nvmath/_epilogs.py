@@ -102,7 +102,7 @@ def auxiliary(name: str, array: Any, extents: Extents, dtype: Any) -> Any:
     if shape not in ((rows, extents.n), (*extents.batch, rows, extents.n)):
         raise InvalidProblemError(
             f"{name}: got shape {shape}, expected the shape {(*extents.batch, rows, extents.n)} that the forward "
-            "product gave"
+            "product returned"
         )
     if mask and not str(array.dtype).endswith("uint8"):
         raise InvalidProblemError(f"relu_aux: got {array.dtype}, expected uint8, a bit for each element")

@@ -31,7 +31,7 @@ class MatmulOptions:
     blocking, logger
         As for the advanced product.
     inplace
-        The result is written into c, and is c.
+        Whether the result is written into c, which is returned.
     """
 
     allocator: Any = None
@@ -54,7 +54,7 @@ class ExecutionCPU:
     Attributes
     ----------
     num_threads
-        Accepted; the threads of the host platform are the process's, and ``ROCPY_NUM_THREADS``' to say.
+        Accepted and ignored; the host platform's threads belong to the process and are set by ``ROCPY_NUM_THREADS``.
     """
 
     name: ClassVar[Literal["cpu"]] = "cpu"
@@ -76,22 +76,21 @@ class ExecutionCUDA:
 
 
 class Matmul:
-    """A product ``alpha * a @ b + beta * c`` by the rules of ``nvmath.linalg``, or as many as there are in sequences.
+    """A product ``alpha * a @ b + beta * c`` by the rules of ``nvmath.linalg``, or a sequence of products.
 
     Parameters
     ----------
     a, b, c
-        Arrays, or sequences of arrays: each gives one product, and those of length 1 serve all of them. ``c`` has the
-        shape of the result.
+        Arrays, or sequences of arrays with one array per product; sequences of length 1 are used for all products.
+        ``c`` has the shape of the result.
     alpha, beta
         Host scalars; with sequences of arrays, sequences of scalars too.
     qualifiers
-        Array of :data:`matrix_qualifiers_dtype` with what a, b and c are; with sequences, a sequence of such arrays.
+        Array of :data:`matrix_qualifiers_dtype` that describes a, b and c; with sequences, a sequence of such arrays.
     options
         :class:`MatmulOptions` or a dict.
     execution
-        ``None``, ``"cpu"``, ``"cuda"``, :class:`ExecutionCPU` or :class:`ExecutionCUDA`: it must be where the platform
-        computes.
+        ``None``, ``"cpu"``, ``"cuda"``, :class:`ExecutionCPU` or :class:`ExecutionCUDA`: it must match the platform.
     stream
         As for the advanced product.
 
@@ -153,7 +152,7 @@ class Matmul:
     # ---- phases ----
 
     def plan(self, *, stream: Any = None) -> None:
-        """Plan the product; a second time does nothing."""
+        """Plan the product; calling it again has no effect."""
         self._check_alive("plan")
         if not self._planned:
             for part in self._parts:
@@ -169,19 +168,19 @@ class Matmul:
         return results if self._sequences else results[0]
 
     def execute_unchecked(self, *, stream: Any = None) -> Any:
-        """Do what :meth:`execute` does, with its checks: they cost little here."""
+        """Do the same as :meth:`execute`, including its checks, which cost little here."""
         return self.execute(stream=stream)
 
     def reset_operands(
         self, a: Any = None, b: Any = None, c: Any = None, *, alpha: Any = None, beta: Any = None, stream: Any = None
     ) -> None:
-        """Put other operands or factors in the place of those before; what is not given stays.
+        """Replace operands or factors; those that are not passed are unchanged.
 
         Raises
         ------
         ValueError
-            If nothing is given, an operand differs from the one before in shape, dtype or device, or a sequence in
-            its length; then nothing is changed.
+            If nothing is passed, an operand differs from the previous one in shape, dtype or device, or a sequence in
+            its length; nothing is changed then.
         """
         self._check_alive("reset_operands")
         arguments = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta}
@@ -207,13 +206,13 @@ class Matmul:
     reset_operands_unchecked = reset_operands
 
     def release_operands(self) -> None:
-        """Let go of the operands and keep the plan."""
+        """Release the operands and keep the plan."""
         self._check_alive("release_operands")
         for part in self._parts:
             part.release_operands()
 
     def free(self) -> None:
-        """Give everything back; a second time does nothing."""
+        """Release everything; calling it again has no effect."""
         self._freed = True
         for part in self._parts:
             part.free()

@@ -19,16 +19,16 @@ _ALIGNMENT = 256
 
 
 class MemoryPointer:
-    """Memory of a device that is freed with the object.
+    """Device memory that is freed with the object.
 
     Parameters
     ----------
     device_ptr
         Its address.
     size
-        Bytes.
+        Size in bytes.
     finalizer
-        Called without arguments to free it; ``None`` for memory that belongs to another.
+        Called without arguments to free it; ``None`` for memory that another object owns.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class MemoryPointer:
         self._finalizer = finalizer
 
     def free(self) -> None:
-        """Free the memory; a second time does nothing."""
+        """Free the memory; calling it again has no effect."""
         finalizer, self._finalizer = self._finalizer, None
         if finalizer is not None:
             finalizer()
@@ -57,24 +57,24 @@ class MemoryPointer:
 
 @runtime_checkable
 class BaseCUDAMemoryManager(Protocol):
-    """What an allocator has: memory at once, or in the order of the current stream."""
+    """Interface of an allocator that allocates immediately, or in the order of the current stream."""
 
     def __init__(self, device_id: int, logger: logging.Logger) -> None:
         """Take the device's number and where to log."""
 
     def memalloc(self, size: int) -> Any:
-        """Return an object that owns memory of the device, with its address as ``device_ptr``."""
+        """Return an object that owns device memory, with its address as ``device_ptr``."""
 
 
 @runtime_checkable
 class BaseCUDAMemoryManagerAsync(Protocol):
-    """What an allocator has that gives memory in the order of a stream."""
+    """Interface of an allocator that allocates in stream order."""
 
     def __init__(self, device_id: int, logger: logging.Logger) -> None:
         """Take the device's number and where to log."""
 
     def memalloc_async(self, size: int, stream: Any) -> Any:
-        """Return an object that owns memory of the device, with its address as ``device_ptr``."""
+        """Return an object that owns device memory, with its address as ``device_ptr``."""
 
 
 def check_allocator(allocator: Any) -> None:
@@ -137,5 +137,5 @@ def _address(memory: Any) -> int:
             address = getattr(memory, name)
             return int(address() if callable(address) else address)
     raise InvalidOperandError(
-        f"allocator: it gave a {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
+        f"allocator: it returned a {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
     )

@@ -31,12 +31,12 @@ class Matmul(Engine):
     Parameters
     ----------
     a, b, c
-        Arrays of numpy, cupy or torch, all of one package. Batch axes are equal, or one operand has none. A c of one
-        axis is a column, as it was before nvmath-python 0.3.
+        Arrays of numpy, cupy or torch, all of one package. Batch axes must be equal, or one operand has none. A c with
+        one axis is a column, as before nvmath-python 0.3.
     alpha, beta
-        Host scalars; ``beta`` goes with ``c``.
+        Host scalars; ``beta`` is the factor of ``c``.
     qualifiers
-        Array of :data:`matrix_qualifiers_dtype`: which of a and b are conjugated. It is not changed.
+        Array of :data:`matrix_qualifiers_dtype`: which of a and b are conjugated. The array is not modified.
     quantization_scales
         :class:`MatmulQuantizationScales` or a dict, for 8-bit operands.
     options
@@ -109,7 +109,7 @@ class Matmul(Engine):
         epilog_inputs: Mapping[str, Any] | None = None,
         stream: Any = None,  # noqa: ARG002 (planning queues nothing)
     ) -> list[Algorithm]:
-        """Plan the product; nothing of an earlier plan is left.
+        """Plan the product; an earlier plan is discarded.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Matmul(Engine):
         algorithms
             Only these, in this order.
         epilog, epilog_inputs
-            What is done to the product, and the arrays it takes: ``bias``, ``relu_aux`` or ``gelu_aux``.
+            The epilog, and its input arrays: ``bias``, ``relu_aux`` or ``gelu_aux``.
         stream
             As for the constructor.
 
@@ -164,11 +164,11 @@ class Matmul(Engine):
         Parameters
         ----------
         iterations
-            Measurements of each; the median counts.
+            Number of measurements of each algorithm, of which the median is used.
         prune
             How many algorithms to keep.
         release_workspace
-            Accepted; workspaces belong to the stream's pool.
+            Accepted and ignored; workspaces belong to the stream's pool.
         stream
             As for the constructor.
         """
@@ -209,20 +209,20 @@ class Matmul(Engine):
         algorithm
             One of :attr:`algorithms`, the first by default.
         release_workspace
-            Give back what the user's allocator gave; other workspaces belong to the stream's pool.
+            Whether to free the memory from the user's allocator; other workspaces belong to the stream's pool.
         stream
             As for the constructor.
 
         Returns
         -------
         array
-            Of the operands' package; a pair of it and a dict where the epilog or the options ask for more.
+            Of the operands' package; a pair of it and a dict if the epilog or the options have further results.
         """
         inner = self._check_planned("execute")
         if algorithm is None:
             algorithm = self._algorithms[0]
         elif algorithm not in self._algorithms:
-            raise InvalidProblemError(f"algorithm: {algorithm!r} is not one of this plan's; take one of .algorithms")
+            raise InvalidProblemError(f"algorithm: {algorithm!r} is not one of this plan's; pass one of .algorithms")
         result = self._launch(inner, algorithm, stream)
         auxiliary: dict[str, Any] = {}
         if isinstance(result, tuple):
@@ -256,18 +256,19 @@ class Matmul(Engine):
         epilog_inputs: Mapping[str, Any] | None = None,
         stream: Any = None,  # noqa: ARG002
     ) -> None:
-        """Put other operands, factors, scales or epilog inputs in the place of those before; what is not given stays.
+        """Replace operands, factors, scales or epilog inputs; those that are not passed are unchanged.
 
         Raises
         ------
         ValueError
-            If nothing is given, or an operand differs from the one before in shape, dtype or device; both are shown.
+            If nothing is passed, or an operand differs from the previous one in shape, dtype or device; the message
+            shows both.
         """
         self._check_alive("reset_operands")
         changes = {name: value for name, value in (("a", a), ("b", b), ("c", c)) if value is not None}
         nothing = alpha is None and beta is None and quantization_scales is None and epilog_inputs is None
         if not changes and nothing:
-            raise InvalidProblemError("reset_operands: nothing was given; pass at least one operand")
+            raise InvalidProblemError("reset_operands: no operands; pass at least one")
         for name, value in changes.items():
             self._check_same(name, value)
         operands = {**self._operands, **changes}
@@ -291,7 +292,7 @@ class Matmul(Engine):
     reset_operands_unchecked = reset_operands
 
     def release_operands(self) -> None:
-        """Let go of operands, scales and epilog inputs and keep the plan. The user's own objects are not changed."""
+        """Release operands, scales and epilog inputs and keep the plan. The user's own objects are not modified."""
         self._check_alive("release_operands")
         self._operands = dict.fromkeys(self._operands)
         self._inputs = dict.fromkeys(self._inputs)
@@ -317,11 +318,11 @@ class Matmul(Engine):
 
     @property
     def flop_count(self) -> int:
-        """Floating-point operations of the product, batches and complex factors counted."""
+        """Floating-point operations of the product, including batches and complex factors."""
         return self._specification.flops
 
     def free(self) -> None:
-        """Give everything back; a second time does nothing."""
+        """Release everything; calling it again has no effect."""
         if self._freed:
             return
         self._freed = True
@@ -365,14 +366,14 @@ def matmul(
     a, b, c, alpha, beta, qualifiers, quantization_scales, options, stream
         As for :class:`Matmul`.
     epilog, epilog_inputs, preferences
-        As for :meth:`Matmul.plan`; one algorithm is asked for.
+        As for :meth:`Matmul.plan`; one algorithm is requested.
     algorithm
-        The algorithm to take, instead of the first.
+        The algorithm to use, instead of the first.
 
     Returns
     -------
     array
-        Of the operands' package; a pair of it and a dict where the epilog or the options ask for more.
+        Of the operands' package; a pair of it and a dict if the epilog or the options have further results.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class _Qualifier:
     abbreviation: ClassVar[str]
 
     def __init__(self) -> None:
-        raise UnsupportedError(f"a {type(self).__name__} is made by {type(self).__name__}.create()")
+        raise UnsupportedError(f"a {type(self).__name__} is created by {type(self).__name__}.create()")
 
     @classmethod
     def _create(
@@ -110,7 +110,7 @@ class _Square(_Qualifier):
 
 
 class HermitianMatrixQualifier(_Square):
-    """A matrix that is its own conjugate transpose; the imaginary parts of its diagonal are not looked at."""
+    """A matrix that is its own conjugate transpose; the imaginary parts of its diagonal are ignored."""
 
     abbreviation = "he"
 
@@ -132,7 +132,7 @@ class SymmetricMatrixQualifier(_Square):
 
 
 class TriangularMatrixQualifier(_Square):
-    """A matrix with zeros above or below its diagonal, which may be of ones."""
+    """A matrix with zeros above or below its diagonal, which may consist of ones."""
 
     abbreviation = "tr"
 

@@ -9,7 +9,8 @@ from rocpy.compat.nvmath._errors import InvalidMatmulState
 from rocpy.errors import UnsupportedError
 
 REASON = (
-    "systems of equations are hipSOLVER's and rocSOLVER's; rocpy has matrix products. Take scipy's, torch's or jax's"
+    "systems of equations are hipSOLVER's and rocSOLVER's; rocpy has matrix products only; use "
+    "scipy's, torch's or jax's"
 )
 
 

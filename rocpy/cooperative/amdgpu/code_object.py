@@ -25,7 +25,7 @@ _OCCUPANCY = re.compile(r"; Occupancy: (\d+)")
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What a compiled kernel needs, as its code object and the compiler tell.
+    """The resources that a compiled kernel needs, according to its code object and the compiler.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class KernelInfo:
     lds_bytes
         Shared memory of a block, without the dynamic part.
     scratch_bytes
-        Memory of a thread beyond its registers; 0 is what one wants.
+        Memory of a thread in addition to its registers; ideally 0.
     wave_size
         Lanes of a wave.
     waves
-        Waves that a SIMD unit can hold by the kernel's registers and shared memory.
+        Waves that fit on a SIMD unit, given the kernel's registers and shared memory.
     argument_bytes
-        Bytes of its arguments, with those that a launch adds.
+        Size of its arguments in bytes, including those that a launch adds.
     most_threads
-        Threads that a block may have.
+        Maximum number of threads in a block.
     """
 
     name: str
@@ -61,7 +61,7 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class CodeObject:
-    """A kernel for one architecture. Made by `compile`.
+    """A kernel compiled for one architecture; created by `compile`.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class CodeObject:
         Architecture.
     arguments
         Names and types of the arguments. In memory an array is its address, its extents and its strides in bytes, 8
-        bytes each; a number is itself, a complex number two.
+        bytes each; a number is itself, a complex number two numbers.
     info
         Registers, shared memory, scratch, waves.
     llvm, assembly
-        The kernel as LLVM's intermediate text and as instructions, for reading.
+        The kernel as LLVM IR and as assembly, as text.
     """
 
     code: bytes
@@ -101,19 +101,20 @@ def compile(  # noqa: A001 - read as coop.compile
     Parameters
     ----------
     kernel
-        Of `jit`; the same source runs on the CPU.
+        A kernel of `jit`; the same source runs on the CPU.
     signature
-        Types of the arguments, in Numba's words: ``"void(float32[:,:],float32[:])"``, or a tuple of Numba's types.
+        Types of the arguments, in Numba's notation: ``"void(float32[:,:],float32[:])"``, or a tuple of Numba's types.
         ``float32[:,::1]`` promises contiguous rows, which saves arithmetic.
     arch
         ``gfx906``, ``gfx908``, ``gfx90a``, ``gfx942``, ``gfx950``, ``gfx1010`` to ``gfx1013``, ``gfx1030`` to
         ``gfx1036``, ``gfx1100`` to ``gfx1103``, ``gfx1150`` to ``gfx1153``, ``gfx1200``, ``gfx1201``, ``gfx1250``; or a
-        family, whose code runs on each of its cards: ``gfx9-generic``, ``gfx9-4-generic``, ``gfx10-1-generic``,
+        family of cards, whose code runs on each of them: ``gfx9-generic``, ``gfx9-4-generic``, ``gfx10-1-generic``,
         ``gfx10-3-generic``, ``gfx11-generic``, ``gfx12-generic``.
     threads
-        Most threads of a block: fewer leave more registers to each, and need less shared memory for some primitives.
+        Maximum number of threads in a block: a lower number leaves more registers to each and needs less shared memory
+        for some primitives.
     cache
-        Keep the result on disk, in the user's cache folder, and take it from there.
+        Whether to cache the result on disk, in the user's cache folder.
 
     Returns
     -------
@@ -123,19 +124,19 @@ def compile(  # noqa: A001 - read as coop.compile
     Warns
     -----
     RocpyWarning
-        The kernel's arrays are of float32 and it computes in float64, since a literal or an integer makes it: at the
+        The kernel's arrays are float32, but a literal or an integer makes it compute in float64; the warning names the
         first such line. ``coop.jit(float="float32")`` keeps it in float32.
 
     Raises
     ------
     KernelTypeError
-        The kernel cannot be compiled for these types, or names what a GPU has not.
+        The kernel cannot be compiled for these types, or uses something that a GPU lacks.
     InvalidProblemError
-        Signature, architecture or number of threads cannot be meant.
+        The signature, the architecture or the number of threads is invalid.
     UnsupportedError
         Numba or ziglang, which the extra ``cooperative`` installs, is missing.
     OutOfMemoryError
-        A block needs more shared memory than there is.
+        A block needs more shared memory than the architecture has.
 
     Examples
     --------

@@ -49,12 +49,12 @@ _GENERIC_OBJECT_VERSION = 6  # the first that knows generic targets
 
 @functools.cache
 def headers() -> dict[str, str]:
-    """Return the device library as texts by name: what a hipRTC program is given as in-memory headers.
+    """Return the headers of the device library as text, by name, for the in-memory headers of a hipRTC program.
 
     Returns
     -------
     dict of str to str
-        ``rocpy_coop.h``, which a kernel includes, and what it includes in turn. They need nothing else.
+        ``rocpy_coop.h``, which a kernel includes, and the headers that it includes. They need no others.
 
     Examples
     --------

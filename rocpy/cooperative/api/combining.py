@@ -9,13 +9,26 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import PHRASES, THREAD_DATA, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "exclusive_scan",
+    "exclusive_sum",
+    "inclusive_scan",
+    "inclusive_sum",
+    "max",
+    "min",
+    "reduce",
+    "reduce_batched",
+    "sum",
+]
+
 _REDUCE = "dtype items op all"
-_VALID = "valid_items\n    How many threads, counted from rank 0, take part; the same in each. Scalars only."
+_VALID = "valid_items\n    Number of participating threads, from rank 0 on, the same in each thread. Scalars only."
 
 
 @primitive("reduce", _REDUCE, defined="first", marks={"valid": _VALID})
 def reduce(group: Any, value: Any, op: Any = "+", *, valid_items: Any = None, all: bool = False) -> Any:  # noqa: A002
-    """Combine the values of the group's threads, from left to right, as a tree of neighbours.
+    """Combine the values of the group's threads, from left to right, in a tree of neighbours.
 
     Parameters
     ----------
@@ -82,17 +95,17 @@ max = _like_reduce("max", "greatest", 4)  # noqa: A001
 
 @primitive("reduce", _REDUCE, payloads=(THREAD_DATA,), defined="some")
 def reduce_batched(group: Any, value: Any, op: Any = "+", *, all: bool = False) -> Any:  # noqa: A002
-    """Combine each element of the threads' items by itself: as many reductions as a thread has items.
+    """Combine each element of the threads' items separately: as many reductions as a thread has items.
 
     Parameters
     ----------
     {group}
     value
-        `ThreadData` of n items, one of each batch.
+        `ThreadData` of n items, one per batch.
     {op}
     all
-        Whether each thread gets the results, batch k in element k. Otherwise they are striped: element k of rank r is
-        batch ``k * size + r``, as far as there are any; the other elements are undefined.
+        Whether each thread receives all results, batch k in element k. Otherwise they are striped: element k of rank r
+        is batch ``k * size + r``, if there is such a batch; the other elements are undefined.
 
     Returns
     -------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel may name: thread indices, memory, barriers, atomics, groups. Outside a kernel these only say so."""
+"""Names available in kernels: thread indices, memory, barriers, atomics, groups. Outside a kernel they raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def outside(name: str) -> NoReturn:
 
 
 class Index3:
-    """Three 32-bit numbers of the running thread, as ``coop.threadIdx.x``.
+    """Three 32-bit numbers of the current thread, such as ``coop.threadIdx.x``.
 
     Examples
     --------
@@ -63,14 +63,14 @@ gridDim = Index3("gridDim")  # noqa: N816
 
 
 class Group:
-    """Threads that work together: a block or a warp. Made by `this_block` and `this_warp`, inside a kernel."""
+    """Threads that cooperate: a block or a warp. Created by `this_block` and `this_warp`, inside a kernel."""
 
     def rank(self) -> int:
         """Return the thread's rank in the group, x fastest."""
         outside("this_block().rank")
 
     def size(self) -> int:
-        """Return how many threads the group has."""
+        """Return the number of threads in the group."""
         outside("this_block().size")
 
 
@@ -111,7 +111,7 @@ def this_warp(width: int = 0) -> Group:
     Returns
     -------
     Group
-        With ``rank()`` and ``size()``. The last warp of a block may be short.
+        With ``rank()`` and ``size()``. The last warp of a block may be incomplete.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def this_warp(width: int = 0) -> Group:
 
 
 def syncthreads() -> None:
-    """Wait until every thread of the block that has not left the kernel is here.
+    """Wait until every thread of the block that has not returned from the kernel reaches this call.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def syncthreads() -> None:
 
 
 def syncwarp() -> None:
-    """Wait until every thread of the warp that has not left the kernel is here.
+    """Wait until every thread of the warp that has not returned from the kernel reaches this call.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def syncwarp() -> None:
 
 
 def barrier(group: Group) -> None:
-    """Wait until every thread of the group that has not left the kernel is here.
+    """Wait until every thread of the group that has not returned from the kernel reaches this call.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def barrier(group: Group) -> None:
 
 
 def grid(ndim: int) -> Any:
-    """Return the thread's place in the whole grid: a number, or a tuple of two or three.
+    """Return the thread's index in the whole grid: a number, or a tuple of two or three.
 
     Parameters
     ----------
@@ -249,19 +249,19 @@ def gridsize(ndim: int) -> Any:
 
 
 def ThreadData(count: int, dtype: Any) -> Any:  # noqa: N802 - it makes an array, as a class would
-    """Return an array of the thread's own, its length known when the kernel is compiled.
+    """Return an array private to the thread, whose length is known when the kernel is compiled.
 
     Parameters
     ----------
     count
         Number of elements: a literal or a global constant.
     dtype
-        Their type, as ``np.float32``.
+        Their type, such as ``np.float32``.
 
     Notes
     -----
-    There is one array for each place in the source, as with ``coop.local.array``: the next execution of the same call
-    gives the same memory.
+    There is one array for each call in the source, as with ``coop.local.array``: the next execution of the same call
+    returns the same memory.
 
     Examples
     --------
@@ -292,13 +292,13 @@ class _Arrays:
 
 
 def shared_array(shape: Any, dtype: Any) -> Any:
-    """Return an array that the threads of the block share; one for each place in the source.
+    """Return an array that the threads of the block share; one for each call in the source.
 
     Parameters
     ----------
     shape
         Number of elements or tuple of extents, known when the kernel is compiled. 0: the block's dynamic shared memory,
-        whose size is the fourth number of the launch.
+        whose size is the fourth setting of the launch.
     dtype
         Type of the elements.
 
@@ -322,7 +322,7 @@ def shared_array(shape: Any, dtype: Any) -> Any:
 
 
 def local_array(shape: Any, dtype: Any) -> Any:
-    """Return an array of the thread's own; one for each place in the source.
+    """Return an array private to the thread; one for each call in the source.
 
     Parameters
     ----------

@@ -9,6 +9,19 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import SCALAR, THREAD_DATA, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "all",
+    "any",
+    "ballot",
+    "broadcast",
+    "exchange",
+    "load",
+    "match",
+    "shuffle",
+    "store",
+]
+
 
 @primitive("shuffle", "dtype mode", payloads=(SCALAR,))
 def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:
@@ -20,11 +33,11 @@ def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:
     value
         A number of each thread.
     mode
-        Whose value a thread of rank r gets: ``"up"``: r - distance; ``"down"`` and ``"offset"``: r + distance, which
-        ``"offset"`` takes negative too; ``"rotate"``: (r + distance) modulo the size; ``"xor"``: r ^ distance;
-        ``"index"``: distance itself. A thread whose source is outside the group keeps its own value.
+        The rank whose value a thread of rank r receives: ``"up"``: r - distance; ``"down"`` and ``"offset"``: r +
+        distance, which may be negative for ``"offset"``; ``"rotate"``: (r + distance) modulo the size; ``"xor"``: r ^
+        distance; ``"index"``: distance itself. A thread whose source is outside the group keeps its own value.
     distance
-        An integer; threads may give different ones.
+        An integer, which may differ between threads.
 
     Returns
     -------
@@ -53,7 +66,7 @@ def broadcast(group: Any, value: Any, source: Any = 0) -> Any:
     value
         A number or a `ThreadData` of each thread.
     source
-        Rank of the thread whose value is taken; the same in each thread.
+        Rank of the thread whose value is returned; the same in each thread.
 
     Returns
     -------
@@ -179,12 +192,12 @@ def load(
         `ThreadData` of n elements.
     algorithm
         ``"striped"``: element k of rank r is ``source[offset + k * size + r]``. ``"direct"``, ``"vectorize"``,
-        ``"transpose"`` and ``"warp_transpose"``: it is ``source[offset + r * n + k]``; they differ in how a GPU reads.
-        The transposes need every thread of the group.
+        ``"transpose"`` and ``"warp_transpose"``: it is ``source[offset + r * n + k]``; they differ in how a GPU reads
+        memory. The transposes need every thread of the group.
     valid_items
-        How many elements of the tile there are; the others are not read.
+        Number of valid elements in the tile; the others are not read.
     oob_default
-        What those get; without it they keep what they held.
+        Value of those elements; without it they are unchanged.
     offset
         Where the tile begins.
 
@@ -205,7 +218,7 @@ def load(
 def store(
     group: Any, target: Any, value: Any, *, algorithm: str = "direct", valid_items: Any = None, offset: Any = 0
 ) -> None:
-    """Write each thread's items to a tile of an array; `load` the other way round.
+    """Write each thread's items to a tile of an array: the inverse of `load`.
 
     Parameters
     ----------
@@ -217,7 +230,7 @@ def store(
     algorithm
         As for `load`.
     valid_items
-        How many elements of the tile there are; the others are not written.
+        Number of valid elements in the tile; the others are not written.
     offset
         Where the tile begins.
 
@@ -242,18 +255,18 @@ def exchange(group: Any, value: Any, mode: str, *, ranks: Any = None, flags: Any
     ----------
     {group}
     value
-        `ThreadData` of n items. Blocked: item k of rank r is number ``r * n + k``; striped: number ``k * size + r``;
-        warp-striped: striped within each warp, whose items lie together.
+        `ThreadData` of n items. Blocked: item k of rank r has index ``r * n + k``; striped: index ``k * size + r``;
+        warp-striped: striped within each warp, whose items are contiguous.
     mode
         ``"blocked_to_striped"``, ``"striped_to_blocked"``, ``"blocked_to_warp_striped"``,
-        ``"warp_striped_to_blocked"``; ``"scatter_to_blocked"`` and ``"scatter_to_striped"`` take each item's new number
+        ``"warp_striped_to_blocked"``; ``"scatter_to_blocked"`` and ``"scatter_to_striped"`` take each item's new index
         from `ranks`; so do ``"scatter_to_striped_guarded"``, which drops items of a negative rank, and
         ``"scatter_to_striped_flagged"``, which drops those whose flag is 0.
     ranks
-        `ThreadData` of n integers, all different over the group; for the scatters alone. Items that no rank names are
-        undefined in the result.
+        `ThreadData` of n integers, all different within the group; for scatters only. Elements of the result to which
+        no item is moved are undefined.
     flags
-        `ThreadData` of n integers or booleans; for ``"scatter_to_striped_flagged"`` alone.
+        `ThreadData` of n integers or booleans; for ``"scatter_to_striped_flagged"`` only.
 
     Returns
     -------

@@ -8,10 +8,19 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import primitive
 
+# What the package exports of this module.
+__all__ = [
+    "adjacent_difference",
+    "discontinuity",
+    "histogram",
+    "run_length_decode",
+    "run_length_decode_into",
+]
+
 _TILE = {
     "tile": (
-        "tile_predecessor, tile_successor\n    The item before the group's first and after its last; only rank 0's "
-        "and the last rank's count."
+        "tile_predecessor, tile_successor\n    The item before the group's first and the one after its last; only the "
+        "values of rank 0 and of the last rank are used."
     )
 }
 
@@ -26,7 +35,7 @@ def discontinuity(
     tile_predecessor: Any = None,
     tile_successor: Any = None,
 ) -> Any:
-    """Return where runs of equal items begin and end: 1 there, 0 elsewhere.
+    """Return flags of where runs of equal items begin or end: 1 there, 0 elsewhere.
 
     Parameters
     ----------
@@ -43,7 +52,7 @@ def discontinuity(
     Returns
     -------
     int32 or ThreadData of int32, or a tuple of two
-        A ThreadData holds until the same call runs again.
+        A ThreadData is valid until the same call runs again.
 
     {setup}
     ... def heads(x, out):
@@ -67,19 +76,19 @@ def adjacent_difference(
     tile_predecessor: Any = None,
     tile_successor: Any = None,
 ) -> Any:
-    """Return each item combined with a neighbour of its own.
+    """Return each item combined with its neighbour.
 
     Parameters
     ----------
     {group}
     {value}
     mode
-        ``"left"``: with the item before it; the first stays as it is without a `tile_predecessor`. ``"right"``: with
-        the item after it; the last stays as it is without a `tile_successor`.
+        ``"left"``: with the item before it; the first is unchanged without a `tile_predecessor`. ``"right"``: with the
+        item after it; the last is unchanged without a `tile_successor`.
     op
         ``"-"``, a numpy ufunc, or a Python function of the item and its neighbour.
     valid_items
-        How many items there are, the same in each thread; the others stay as they are.
+        Number of items, the same in each thread; the others are unchanged.
     {tile}
 
     Returns
@@ -100,8 +109,8 @@ def adjacent_difference(
 
 _RUNS = {
     "runs": (
-        "value\n    What each run consists of: a number or a structured value of each thread, or a `ThreadData`."
-        "\nlengths\n    How long each run is, as many as there are values: integers, 0 or more."
+        "value\n    The value of each run: a number or a structured value of each thread, or a `ThreadData`."
+        "\nlengths\n    The length of each run, one per value: integers, 0 or more."
     )
 }
 
@@ -110,25 +119,25 @@ _RUNS = {
 def run_length_decode(
     group: Any, value: Any, lengths: Any, items: int, *, window: Any = 0, relative: bool = False
 ) -> Any:
-    """Return a window of the items that runs stand for.
+    """Return a window of the decoded items of runs.
 
     Parameters
     ----------
     {group}
     {runs}
     items
-        How many decoded items each thread gets: a literal or a global constant.
+        Number of decoded items per thread: a literal or a global constant.
     window
-        Number of the first decoded item that is returned, the same in each thread.
+        Index of the first decoded item that is returned, the same in each thread.
     relative
-        Whether each item's place in its run is returned too.
+        Whether each item's index in its run is returned too.
 
     Returns
     -------
     tuple
-        ThreadData of decoded items, numbered from `window` on by thread and then by index; with `relative` a ThreadData
-        of int32; and how many decoded items there are in all. Items beyond those are undefined. The ThreadData hold
-        until the same call runs again.
+        ThreadData of decoded items, from `window` on, ordered by thread and then by index; with `relative`, a
+        ThreadData of int32; and the total number of decoded items. Items beyond that number are undefined. The
+        ThreadData are valid until the same call runs again.
 
     {setup}
     ... def decode(x, lengths, out):
@@ -145,7 +154,7 @@ def run_length_decode(
 
 @primitive("run length", "dtype items", marks=_RUNS)
 def run_length_decode_into(group: Any, target: Any, value: Any, lengths: Any, *, offset: Any = 0) -> Any:
-    """Write all the items that runs stand for into an array.
+    """Write all decoded items of runs into an array.
 
     Parameters
     ----------
@@ -154,12 +163,12 @@ def run_length_decode_into(group: Any, target: Any, value: Any, lengths: Any, *,
         Array of one dimension, of the values' type.
     {runs}
     offset
-        Where the first item goes, the same in each thread.
+        Index of the first item in `target`, the same in each thread.
 
     Returns
     -------
     int64
-        How many items there are.
+        The number of items.
 
     {setup}
     ... def decode(x, lengths, out):
@@ -175,23 +184,23 @@ def run_length_decode_into(group: Any, target: Any, value: Any, lengths: Any, *,
 
 @primitive("histogram", "dtype items bins bins_per_thread")
 def histogram(group: Any, value: Any, *, bins: int, bins_per_thread: int) -> Any:
-    """Return how often each number from 0 to ``bins - 1`` is among the group's items.
+    """Return how often each number from 0 to ``bins - 1`` occurs among the group's items.
 
     Parameters
     ----------
     {group}
     value
-        Integers: a number of each thread, or a `ThreadData`. One that is no bin is an index out of range.
+        Integers: a number of each thread, or a `ThreadData`. A value that is not a bin is an index out of range.
     bins
-        How many: a literal or a global constant.
+        Number of bins: a literal or a global constant.
     bins_per_thread
-        How many counters each thread gets, a literal or a global constant; with the threads of the group enough for all
-        bins.
+        Number of counters per thread, a literal or a global constant; all threads of the group together need one
+        counter per bin.
 
     Returns
     -------
     ThreadData of int32
-        Striped: element k of rank r counts bin ``k * size + r``; those beyond `bins` are 0. It holds until the same
+        Striped: element k of rank r counts bin ``k * size + r``; those beyond `bins` are 0. It is valid until the same
         call runs again.
 
     {setup}

@@ -9,18 +9,31 @@ from typing import Any
 from rocpy.cooperative.api.device import outside
 from rocpy.cooperative.api.table import PHRASES, primitive
 
+# What the package exports of this module.
+__all__ = [
+    "merge_sort_keys",
+    "merge_sort_pairs",
+    "radix_rank",
+    "radix_sort_keys",
+    "radix_sort_pairs",
+    "topk_max_keys",
+    "topk_max_pairs",
+    "topk_min_keys",
+    "topk_min_pairs",
+]
+
 _MERGE = {
     "op": (
-        'op\n    ``"<"``, ``">"``, or a Python function of two keys that tells whether the first comes before the '
-        "second. With\n    the names a NaN counts as the greatest."
+        'op\n    ``"<"``, ``">"``, or a Python function of two keys: whether the first comes before the '
+        "second. With\n    the names a NaN is the greatest."
     ),
-    "valid": "valid_items\n    How many items are sorted, the same in each thread; the others stay where they are.",
+    "valid": "valid_items\n    Number of items that are sorted, the same in each thread; the others are unchanged.",
 }
 _BITS = {
     "bits": (
-        "begin_bit, end_bit\n    The bits that are looked at, from the lowest on; without `end_bit`, to the "
-        "highest. A float's are those of an\n    integer of the same order; -0 and 0 are one key, and a NaN comes "
-        "beyond the infinity of its sign."
+        "begin_bit, end_bit\n    The range of bits that are compared, from the lowest on; without `end_bit`, to "
+        "the highest. A float's bits\n    are those of an integer with the same order; -0 equals 0, and a NaN is "
+        "ordered beyond the infinity of its sign."
     ),
     "descending": "descending\n    Whether the greatest key comes first.",
 }
@@ -28,7 +41,7 @@ _BITS = {
 
 @primitive("merge sort", "dtype items op", template="merge_sort", marks=_MERGE)
 def merge_sort_keys(group: Any, keys: Any, op: Any = "<", *, valid_items: Any = None) -> Any:
-    """Return the group's keys in order; equal keys keep theirs.
+    """Return the group's keys in sorted order; the sort is stable.
 
     Parameters
     ----------
@@ -55,7 +68,7 @@ def merge_sort_keys(group: Any, keys: Any, op: Any = "<", *, valid_items: Any = 
 
 @primitive("merge sort", "dtype items op value_dtype", template="merge_sort", marks=_MERGE)
 def merge_sort_pairs(group: Any, keys: Any, values: Any, op: Any = "<", *, valid_items: Any = None) -> Any:
-    """Return the group's keys in order, and the values that go with them.
+    """Return the group's keys in sorted order, and the corresponding values.
 
     Parameters
     ----------
@@ -95,7 +108,7 @@ def radix_sort_keys(
     end_bit: Any = None,
     blocked_to_striped: bool = False,
 ) -> Any:
-    """Return the group's keys in the order of their bits; equal ones keep theirs.
+    """Return the group's keys in the order of their bits; the sort is stable.
 
     Parameters
     ----------
@@ -134,7 +147,7 @@ def radix_sort_pairs(
     end_bit: Any = None,
     blocked_to_striped: bool = False,
 ) -> Any:
-    """Return the group's keys in the order of their bits, and the values that go with them.
+    """Return the group's keys in the order of their bits, and the corresponding values.
 
     Parameters
     ----------
@@ -164,7 +177,7 @@ def radix_sort_pairs(
 
 @primitive("radix sort", "dtype items descending", marks=_BITS)
 def radix_rank(group: Any, keys: Any, *, descending: bool = False, begin_bit: Any = 0, end_bit: Any = None) -> Any:
-    """Return the number that each key would have after a radix sort.
+    """Return the index that each key would have after a radix sort.
 
     Parameters
     ----------
@@ -176,7 +189,7 @@ def radix_rank(group: Any, keys: Any, *, descending: bool = False, begin_bit: An
     Returns
     -------
     int32 or ThreadData of int32
-        A ThreadData holds until the same call runs again.
+        A ThreadData is valid until the same call runs again.
 
     {setup}
     ... def rank(x, out):
@@ -190,8 +203,8 @@ def radix_rank(group: Any, keys: Any, *, descending: bool = False, begin_bit: An
 
 
 _TOP = {
-    "k": "k\n    How many, the same in each thread.",
-    "valid": "valid_items\n    How many items there are, the same in each thread; the others are not looked at.",
+    "k": "k\n    The number of keys, the same in each thread.",
+    "valid": "valid_items\n    Number of valid items, the same in each thread; the others are ignored.",
     "rest": (
         "The best come first, equal ones in their order; items from ``min(k, valid_items)`` on are undefined.\n"
         "        " + PHRASES["fresh_keys"]

@@ -53,17 +53,17 @@ _PAYLOAD = "a number or a structured value of each thread, or a `ThreadData`"
 PHRASES = {
     "group": "group\n    ``coop.this_block()`` or ``coop.this_warp(width)``.",
     "warp": "group\n    ``coop.this_warp(width)``.",
-    "value": f"value\n    What the threads bring: {_PAYLOAD}; the items are ordered by thread, then by index.",
-    "keys": f"keys\n    What is ordered: {_PAYLOAD}; the items are ordered by thread, then by index.",
-    "values": "values\n    What goes with the keys: as many for each thread, of any type.",
+    "value": f"value\n    The values of the threads: {_PAYLOAD}; the items are ordered by thread, then by index.",
+    "keys": f"keys\n    The keys: {_PAYLOAD}; the items are ordered by thread, then by index.",
+    "values": "values\n    The values of the keys: as many per thread, of any type.",
     "op": (
         'op\n    ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"&"``, ``"|"``, ``"^"``, a numpy ufunc, or a Python '
         "function: of two values,\n    or, for structured ones, of two and of one that it fills. It must be "
         "associative; it need not be commutative."
     ),
-    "all": "all\n    Whether each thread gets the result; otherwise it is defined in rank 0 alone.",
-    "fresh": "Of the type of `value`. A returned ThreadData holds until the same call runs again.",
-    "fresh_keys": "Of the types that were given. A returned ThreadData holds until the same call runs again.",
+    "all": "all\n    Whether each thread receives the result; otherwise it is defined in rank 0 only.",
+    "fresh": "Of the type of `value`. A returned ThreadData is valid until the same call runs again.",
+    "fresh_keys": "Of the types of the arguments. A returned ThreadData is valid until the same call runs again.",
     "setup": ("Examples\n--------\n>>> import numpy as np\n>>> from rocpy import cooperative as coop\n>>> @coop.jit"),
 }
 

@@ -96,7 +96,7 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
     names = code.co_varnames[: code.co_argcount]
     shown = ", ".join(f"{n}: {_type_name(a)}" for n, a in zip(names, values, strict=False))
     if error is None:
-        error = TypeError("an argument is of no type that kernels take")
+        error = TypeError("an argument has a type that kernels do not support")
         for value in values:
             try:
                 type_of(value)

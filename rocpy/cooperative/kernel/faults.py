@@ -106,9 +106,9 @@ def _other(error: dict[str, Any], other: str) -> str:
 def _warn_of_skipped(kernel: Any, error: dict[str, Any], filename: str | None, line: int | None) -> None:
     at = f" at {filename}:{line}" if filename else ""
     warnings.warn_explicit(
-        f"kernel {kernel.name}, block {error['block']}: {error['detail']} have left the kernel before the barrier{at}, "
-        "for which the others do not wait here and on AMD GPUs, and which CUDA leaves undefined: let all threads come "
-        "to it",
+        f"kernel {kernel.name}, block {error['block']}: {error['detail']} have returned from the kernel before the "
+        f"barrier{at}; the others do not wait for them here or on AMD GPUs, and CUDA leaves this undefined: let all "
+        "threads reach the barrier",
         RocpyWarning,
         filename or kernel.function.__code__.co_filename,
         line or kernel.function.__code__.co_firstlineno,

@@ -24,11 +24,11 @@ _lock = threading.RLock()
 
 
 class Kernel:
-    """A Python function that runs once for each thread of a grid. Made by `jit`.
+    """A Python function that runs once for each thread of a grid; created by `jit`.
 
     ``kernel[grid, block](*arguments)`` launches it, ``kernel[grid, block, stream, shared_bytes](*arguments)`` on a
-    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. On the CPU results are
-    there when the call returns; arrays on an AMD GPU make it run there, in the order of the stream.
+    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. On the CPU the results
+    are complete when the call returns; with arrays on an AMD GPU it runs there, in stream order.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Kernel:
     name
         Its name.
     debug
-        Whether its launches are checked.
+        Whether its launches run in debug mode.
     warp_size
         Threads of its warps: 32, 64, or ``"native"``.
     float_type
@@ -127,9 +127,9 @@ class Launch:
     Attributes
     ----------
     grid, block
-        Three extents each.
+        Extents, three each.
     stream
-        As given, or None.
+        The stream that was passed, or None.
     shared_bytes
         Dynamic shared memory of a block.
     """
@@ -149,11 +149,11 @@ class Launch:
         threads = block[0] * block[1] * block[2]
         if threads > MOST_THREADS:
             raise InvalidProblemError(
-                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are possible"
+                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are supported"
             )
         if grid[0] * grid[1] * grid[2] > MOST_BLOCKS:
             raise InvalidProblemError(
-                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are possible"
+                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are supported"
             )
         if (
             isinstance(shared, bool)
@@ -162,7 +162,7 @@ class Launch:
         ):
             raise InvalidProblemError(
                 f"kernel {kernel.name}: {shared!r} bytes of dynamic shared memory; "
-                f"from 0 to {SHARED_LIMIT_BYTES} are possible"
+                f"from 0 to {SHARED_LIMIT_BYTES} are supported"
             )
         self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
@@ -174,7 +174,7 @@ class Launch:
         return f"<kernel {self._kernel.name}[{self.grid}, {self.block}]>"
 
     def __reduce__(self) -> NoReturn:
-        refuse_pickling(self, "take kernel[grid, block] in the other process")
+        refuse_pickling(self, "use kernel[grid, block] in the other process")
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the grid on the arguments, to its end."""
@@ -224,7 +224,7 @@ def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
     numbers = [int(p) for p in parts if isinstance(p, (int, np.integer)) and not isinstance(p, bool)]
     if len(numbers) != len(parts) or not 1 <= len(parts) <= 3:
         raise InvalidProblemError(
-            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three"
+            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three integers"
         )
     if min(numbers) < least or max(numbers) > MOST_BLOCKS:
         raise InvalidProblemError(
@@ -269,31 +269,33 @@ def jit(
     threads: int = 0,
     stack_bytes: int = 65536,
 ) -> Any:
-    """Make a kernel of a Python function, which Numba compiles at its first launch with arguments of new types.
+    """Return a kernel for a Python function, which Numba compiles at its first launch with arguments of new types.
 
     Parameters
     ----------
     function
-        Runs once for each thread. It returns nothing; Python functions that it names are compiled with it.
+        The function, which runs once for each thread and returns nothing; Python functions that it calls are compiled
+        with it.
     debug
-        Check launches: threads run in a shuffled order, undefined results are poisoned, and a divergent barrier, a race
-        on shared memory or on an array, a use of what nobody wrote, an index out of range or an integer divided by zero
-        raises with block, thread and line. Much slower, block after block. None: as ``ROCPY_SIMT_DEBUG`` says.
+        Whether to check launches: threads run in a shuffled order, undefined results are poisoned, and a divergent
+        barrier, a race on shared memory or on an array, a read of uninitialized memory, an index out of range or an
+        integer division by zero raises with block, thread and line. Much slower; blocks run one after another. None: as
+        set by ``ROCPY_SIMT_DEBUG``.
     seed
-        Of the order in debug mode.
+        Seed of the order in debug mode.
     cache
-        Keep the compiled code on disk, beside the source file or where ``NUMBA_CACHE_DIR`` says.
+        Whether to cache the compiled code on disk, next to the source file or in ``NUMBA_CACHE_DIR``.
     warp_size
-        Threads of a warp: 64 or 32, on the CPU and on every GPU, or ``"native"``: what the GPU has where it has a
-        choice, 64 on the CPU. A GPU whose waves can have as many lanes is compiled for in that mode (gfx10 to gfx12
-        have both, CDNA has 64, gfx1250 has 32); for any other a kernel that names or reads a warp's size is refused.
+        Threads of a warp: 64 or 32, on the CPU and on every GPU, or ``"native"``: the GPU's default, and 64 on the CPU.
+        A GPU whose waves can have that number of lanes runs the kernel in that mode (gfx10 to gfx12 support both, CDNA
+        64, gfx1250 32); for other GPUs a kernel that depends on the warp size is refused.
     float
         ``"float32"``: float literals, and floats that integers become, are float32 unless they meet float64 data.
         None: they are float64, as in Python.
     threads
-        OS threads that share the blocks; 0: ``ROCPY_NUM_THREADS``, else the CPUs of this process.
+        OS threads over which the blocks are distributed; 0: ``ROCPY_NUM_THREADS``, otherwise the CPUs of this process.
     stack_bytes
-        Stack of each fiber; arrays of a thread's own lie there.
+        Stack size of each fiber, which contains the thread's local arrays.
 
     Returns
     -------
@@ -303,9 +305,9 @@ def jit(
     Raises
     ------
     KernelTypeError
-        By a launch: the kernel cannot be compiled for these arguments.
+        Raised by a launch: the kernel cannot be compiled for these arguments.
     KernelError
-        By a launch: the kernel failed; its sub-classes tell how.
+        Raised by a launch: the kernel failed; the subclass says how.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
 def compiling(function: Any) -> Iterator[None]:
     """Refuse, until the function is compiled, that one which it calls calls it."""
     if function in _compiling:
-        raise refuse(f"{function.__qualname__} calls itself, which functions of kernels cannot: use a loop")
+        raise refuse(f"{function.__qualname__} calls itself, which functions called from kernels cannot do: use a loop")
     _compiling.append(function)
     try:
         yield
@@ -98,7 +98,7 @@ def returns_nothing(result: Any) -> None:
     """Refuse a compiled kernel that returns something."""
     returned = result.signature.return_type
     if isinstance(returned, types.Generator):
-        raise refuse("a kernel runs to its end, and this has a yield: write results into an array")
+        raise refuse("a kernel cannot be a generator, but this has a yield: write results into an array")
     if returned is not types.none:
         raise refuse(f"a kernel returns nothing, but this returns {returned}: write results into an array")
 

@@ -37,8 +37,8 @@ class SiteLower(Lower):
         parts = returned if isinstance(returned, types.BaseTuple) else (returned,)
         if any(isinstance(each, ThreadDataType) for each in parts):
             raise refuse(
-                f"{fndesc.qualname} returns a ThreadData, which lives as long as the call; let the caller make one and "
-                "pass it"
+                f"{fndesc.qualname} returns a ThreadData, which is valid only during the call; let the caller create "
+                "it and pass it"
             )
         super().lower_normal_function(fndesc)
 

@@ -15,7 +15,7 @@ from rocpy.cooperative.numba.types import MARK, NO_MEMORY
 
 _ALLOCATING = r"zeros|ones|empty|full|arange|linspace|eye|zeros_like|ones_like|empty_like|full_like|copy|concatenate"
 _WORDS = {
-    "IMPORT_NAME": "import is used in it, which kernels cannot do: import what it needs at the top of the file",
+    "IMPORT_NAME": "it contains an import, which kernels cannot do: import what it needs at the top of the file",
     "STORE_GLOBAL": "it sets a global, which kernels cannot do: write into an array",
     "DELETE_GLOBAL": "it deletes a global, which kernels cannot do",
     "LOAD_BUILD_CLASS": "it defines a class, which kernels cannot do",
@@ -36,15 +36,15 @@ def _no_element(seen: re.Match[str]) -> str:
         return f"an element of an immutable object, ({shown}), is set; tuples are immutable: use coop.local.array"
     if what == "setitem":
         return (
-            f"there is no way to set an element, setitem({shown}): an index is an integer, a slice, or a tuple of as "
+            f"an element cannot be set, setitem({shown}): an index is an integer, a slice, or a tuple of as "
             "many as the array has dimensions, and the value must fit the elements"
         )
     if what == "getitem" and "Dispatcher(" in shown:
         return "a kernel is launched here, which kernels cannot do: call it as a function, or launch it afterwards"
     if what == "getitem":
         return (
-            f"there is no element, getitem({shown}): an index is an integer, a slice, or a tuple of as many as the "
-            "array has dimensions; that of a tuple of different types must be a literal"
+            f"an element cannot be read, getitem({shown}): an index is an integer, a slice, or a tuple of as many as "
+            "the array has dimensions; that of a tuple of different types must be a literal"
         )
     if what == "exception_match":
         return "kernels catch any exception or none: write 'except Exception', not the name of one"
@@ -91,8 +91,8 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (
         re.compile(r"Cannot unify (.*?) and (.*?) for '(\$?\w+)[.\d]*'", re.DOTALL),
         lambda seen: (
-            f"{'a value' if seen[3].startswith('$') else seen[3]} is {_types(seen[1])} on one way and "
-            f"{_types(seen[2])} on another: a variable has one type"
+            f"{'a value' if seen[3].startswith('$') else seen[3]} is {_types(seen[1])} on one path and "
+            f"{_types(seen[2])} on another: a variable must have one type"
         ),
     ),
     (
@@ -129,7 +129,7 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     ),
     (
         re.compile(r"Cannot capture the non-constant value associated with variable '(\w+)'"),
-        r"a function inside the kernel uses \1, and is not called at once: pass \1 as an argument",
+        r"a nested function uses \1 and is not called immediately: pass \1 as an argument",
     ),
 )
 # Instructions that a reason is about, where Numba names the head of the function, or nothing.

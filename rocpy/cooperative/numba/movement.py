@@ -212,7 +212,7 @@ def _build_load(call: Call) -> Plan:
             at = position(rank, size, k)
             if at < valid:
                 if offset + at < 0 or offset + at >= source.shape[0]:
-                    raise IndexError("coop.load: the tile goes beyond source; give valid_items")
+                    raise IndexError("coop.load: the tile extends past the end of source; pass valid_items=")
                 out[k] = source[offset + at]
             elif fills:
                 out[k] = default
@@ -372,7 +372,7 @@ def _make_scatter(dtype: types.Type, count: int, read: Any, *, guarded: bool) ->
             if guarded and ranks[k] < 0:
                 continue
             if ranks[k] < 0 or ranks[k] >= size * count:
-                raise IndexError("coop.exchange: a rank is beyond the items of the group")
+                raise IndexError("coop.exchange: an index in ranks is outside the group's items")
             slots[ranks[k]] = value[k]
         arrive_and_wait(group)
         for k in range(count):

@@ -36,19 +36,19 @@ __all__ = ["CarriedCommunicator", "carried_communicator"]
 
 
 class CarriedCommunicator:
-    """The collectives of a Communicator over another transport, for arrays in CPU memory.
+    """The collectives of a Communicator over another library's transport, for arrays in CPU memory.
 
-    Made by `Communicator.from_mpi` and `Communicator.from_torch` where the ranks of the host platform are on several
-    machines. What needs RCCL itself (groups, windows, split, pre-multiplied sums, work that goes on) is refused. No
-    transport says who is missing: a timeout says only that somebody is. Arguments are as the Communicator's methods of
-    the same names have them.
+    Created by `Communicator.from_mpi` and `Communicator.from_torch` if the ranks of the host platform are on several
+    machines. Features of RCCL itself (groups, windows, split, pre-multiplied sums, asynchronous work) are refused. The
+    transports cannot report which rank is missing, so a timeout does not name it. Arguments are those of the
+    Communicator's methods with the same names.
 
     Attributes
     ----------
     rank, nranks
-        This rank's number, and how many there are.
+        This rank, and the number of ranks.
     transport
-        What carries the data, for people.
+        The transport, for display.
     """
 
     def __init__(self, carrier: Carrier, timeout_s: float, name: str) -> None:
@@ -112,7 +112,7 @@ class CarriedCommunicator:
     def all_reduce(
         self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
     ) -> _Array:
-        """Combine the inputs of all ranks; all of them get the result."""
+        """Combine the inputs of all ranks; every rank receives the result."""
         result: _Array = self._run("all_reduce", x, out, op, None, timeout_s)
         return result
 
@@ -125,21 +125,21 @@ class CarriedCommunicator:
         out: ArrayLike | None = None,
         timeout_s: float | None = None,
     ) -> _Array | None:
-        """Combine the inputs of all ranks at one of them."""
+        """Combine the inputs of all ranks on one of them."""
         result: _Array | None = self._run("reduce", x, out, op, root, timeout_s)
         return result
 
     def reduce_scatter(
         self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
     ) -> _Array:
-        """Combine the inputs of all ranks; each gets a part, cut along the first axis."""
+        """Combine the inputs of all ranks; each rank receives one part, split along the first axis."""
         result: _Array = self._run("reduce_scatter", x, out, op, None, timeout_s)
         return result
 
     def broadcast(
         self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
     ) -> _Array:
-        """Give one rank's array to all."""
+        """Send one rank's array to all ranks."""
         result: _Array = self._run("broadcast", x, out, "sum", root, timeout_s)
         return result
 
@@ -149,14 +149,14 @@ class CarriedCommunicator:
         return result
 
     def all_to_all(self, x: _Array, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> _Array:
-        """Trade parts: rank r gets the r-th part of every rank."""
+        """Exchange parts: rank r receives the r-th part of every rank."""
         result: _Array = self._run("all_to_all", x, out, "sum", None, timeout_s)
         return result
 
     def gather(
         self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
     ) -> _Array | None:
-        """Stack the arrays of all ranks at one of them."""
+        """Stack the arrays of all ranks on one of them."""
         result: _Array | None = self._run("gather", x, out, "sum", root, timeout_s)
         return result
 
@@ -174,7 +174,7 @@ class CarriedCommunicator:
         out: ArrayLike | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Give each rank a part of one rank's array."""
+        """Send each rank one part of one rank's array."""
         return self._run("scatter", x, out, "sum", root, timeout_s)
 
     def send(self, x: ArrayLike, peer: int, *, timeout_s: float | None = None) -> None:
@@ -187,7 +187,7 @@ class CarriedCommunicator:
         return result
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
-        """Wait until every rank has come here."""
+        """Wait until every rank has reached this call."""
         self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
 
     def status(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class CarriedCommunicator:
         raise UnsupportedError(f"{name}: {self.transport} carries this communicator, and only RCCL's have it")
 
     def close(self) -> None:
-        """Give it back; the transport is the caller's."""
+        """Release it; the transport remains the caller's."""
         self.is_closed = True
 
     abort = finalize = close

@@ -63,7 +63,7 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
         shift = wanted * rank
     if kind != all_to_all and source + shift * (<int64_t>1 << array_type_of_hip(operand_x.type).shift) == target:
         return 0
-    raise InvalidOperandError("out: shares memory with x, and not as RCCL works in place; pass an array of its own")
+    raise InvalidOperandError("out: overlaps x in a way that RCCL's in-place operations do not support; pass a separate array")
 
 
 cdef object set_result(
@@ -92,7 +92,7 @@ cdef object set_result(
     if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
         raise InvalidOperandError(
             f"out: {elements(operand_out)} elements of {array_type_of_hip(operand_out.type).name.decode()}, expected "
-            f"{wanted} of {array_type_of_hip(operand_x.type).name.decode()} in the memory that x is in"
+            f"{wanted} of {array_type_of_hip(operand_x.type).name.decode()} in the same memory as x"
         )
     if x is not None:
         check_in_place(call.kind, rank, call.rank_argument, count, wanted, operand_x, operand_out)

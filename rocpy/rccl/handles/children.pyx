@@ -102,7 +102,7 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommGrow")
     if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
-        raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
+        raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the current {self.nranks}")
     if unique_id is not None:
         raw = unique_id
         if raw.shape[0] != sizeof(ident):
@@ -123,7 +123,7 @@ def revoke(Handle self not None):
     cdef int code
     require(self, "ncclCommRevoke")
     if self.revoked:
-        raise InvalidArgumentError("revoke: this communicator was revoked already", rank=self.rank)
+        raise InvalidArgumentError("revoke: this communicator has already been revoked", rank=self.rank)
     with nogil:
         code = <int>abi.slot_ncclCommRevoke(self.comm, 0)
     await_communicator(self, code, "revoke", self.timeout_s)

@@ -33,7 +33,7 @@ OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
 cdef class PreMulSum:
-    """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
+    """A sum whose inputs are first multiplied, each by its own rank's scalar: created by `Communicator.premul_sum`."""
 
     __signature__ = CREATED_BY_METHODS
 
@@ -45,7 +45,7 @@ cdef class PreMulSum:
         return self.number
 
     def close(self):
-        """Give the operator back (ncclRedOpDestroy); the last use of it does so too."""
+        """Release the operator (ncclRedOpDestroy); an operator that is still in use is released afterwards."""
         if self.is_open and not self.owner.closed and self.owner.generation == _device.forks:
             abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
         self.is_open = False
@@ -408,7 +408,7 @@ cdef class Handle:
 
     @property
     def is_aborted(self):
-        """Whether it was ended by `abort`, or because finalizing it failed."""
+        """Whether it was aborted, by `abort` or because finalizing it failed."""
         return self.aborted
 
     @property
@@ -428,7 +428,7 @@ cdef class Handle:
         return _device.Device(self.device_index)
 
     def abort(self):
-        """End it at once, whatever runs (ncclCommAbort)."""
+        """Abort it at once, with all running operations (ncclCommAbort)."""
         cdef int code
         if self.closed:
             return

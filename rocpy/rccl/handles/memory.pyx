@@ -46,11 +46,11 @@ cdef class Registration:
 
     @property
     def number(self):
-        """RCCL's handle as a number; 0 once it was taken back."""
+        """RCCL's handle as a number; 0 after it was closed."""
         return <size_t>self.handle
 
     def close(self):
-        """Take the registration back (ncclCommDeregister); calling it again does nothing."""
+        """Undo the registration (ncclCommDeregister); calling it again has no effect."""
         cdef void* handle = self.handle
         self.handle = NULL
         self.owners = None
@@ -172,8 +172,8 @@ cdef class WindowHandle:
         if self.window == NULL:
             raise UnsupportedError(
                 "window: RCCL could not create one for this memory; use memory of comm.empty(..., window=True) on "
-                "every rank (between processes "
-                "of the host platform nothing else can be seen; AMD GPUs need NCCL_CUMEM_ENABLE=1)",
+                "every rank (processes of the host platform can share no other memory; AMD GPUs need "
+                "NCCL_CUMEM_ENABLE=1)",
                 library="rccl",
             )
 
@@ -201,7 +201,7 @@ cdef class WindowHandle:
         return buffer_on(data, self.type, nbytes * own // self.nbytes, self.comm.device_index, memory)
 
     def close(self):
-        """Give the window back (ncclCommWindowDeregister); calling it again does nothing."""
+        """Release the window (ncclCommWindowDeregister); calling it again has no effect."""
         cdef ncclWindow_t window = self.window
         self.window = NULL
         self.owners = None
@@ -256,7 +256,7 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     if window.comm is not comm:
         raise InvalidArgumentError("window: belongs to another communicator")
     if not hasattr(offset, "__index__") or offset < 0:
-        raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements of 0 or more")
+        raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements, 0 or more")
     call = call_of(comm, put_signal, x, stream)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         raise InvalidOperandError("x: is in CPU memory; the source of a put must be in a window of this communicator")
@@ -286,7 +286,7 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     cdef bytearray table = bytearray()
     for peer, count in wanted:
         if not hasattr(count, "__index__") or count < 1:
-            raise InvalidArgumentError(f"signals: got {count!r} of rank {peer}, expected a number of 1 or more")
+            raise InvalidArgumentError(f"signals: got {count!r} of rank {peer}, expected 1 or more")
         one.opCnt, one.peer, one.sigIdx, one.ctx = count, comm.rank_of(peer, "peer"), 0, 0
         table += (<char*>&one)[:sizeof(one)]
     call.table = <char*>table
@@ -322,13 +322,13 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
         sent += numbers[i]
         taken += numbers[2 * n + i]
     if sent != <size_t>elements(&operand):
-        raise InvalidProblemError(f"send_counts: are {sum(sends)} rows in all, x has {operand.shape[0]}")
+        raise InvalidProblemError(f"send_counts: {sum(sends)} rows in total, but x has {operand.shape[0]}")
     if out is not None:
         out_owner = parse_output(out, "out", &result)
         check_contiguous(&result, "out")
         if result.type != operand.type or <size_t>elements(&result) != taken or result.device_type != operand.device_type:
             raise InvalidOperandError(
-                f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}"
+                f"out: expected {taken} elements of x's dtype in the same memory as x, got {elements(&result)}"
             )
         check_in_place(all_to_all, comm.rank, -1, 0, 0, &operand, &result)
         call.target, call.result = result.data, out

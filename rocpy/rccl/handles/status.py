@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The communicators of this process that are ready, and what is known of them."""
+"""The communicators of this process that are ready, and their state."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def register(communicator: Handle) -> None:
 
 
 def status() -> list[dict[str, Any]]:
-    """Return what is known of every communicator of this process.
+    """Return the state of every communicator of this process.
 
     Returns
     -------
     list of dict
-        One for each: name, rank, nranks, device, its failure, and what each rank last did, where the platform knows it.
+        One for each: name, rank, nranks, device, its failure, and each rank's last call, if the platform can report it.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every communicator of the machine does: from RCCL's RAS socket, or from the host platform, in one shape."""
+"""The state of every communicator of the machine, from RCCL's RAS socket or from the host platform, in one format."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         talk.say(f"CLIENT PROTOCOL {PROTOCOL}")
         greeting = talk.line()
         if not greeting.startswith("SERVER PROTOCOL"):
-            raise RcclSystemError(f"{where} answers {greeting[:60]!r}: that is not a RAS server", op="status")
+            raise RcclSystemError(f"{where} answered {greeting[:60]!r}, so it is not a RAS server", op="status")
         for setting in (f"TIMEOUT {max(1, int(timeout_s / 2))}", "SET FORMAT json"):
             talk.say(setting)
             answer = talk.line()
             if answer != "OK":
                 raise RcclSystemError(
-                    f"{where} refuses {setting!r}: {answer[:120]!r}; JSON came with RCCL 2.28.9", op="status"
+                    f"{where} refuses {setting!r}: {answer[:120]!r}; JSON requires RCCL 2.28.9", op="status"
                 )
         talk.say("VERBOSE STATUS" if verbose else "STATUS")
         text = talk.rest()
@@ -205,15 +205,15 @@ class _Talk:
 
 
 def machine_status(*, address: str | None = None, timeout_s: float = 10.0) -> dict[str, Any]:
-    """Return what every communicator of the machine's jobs does, in the shape of RCCL's RAS documents.
+    """Return the state of every communicator of the machine's jobs, in the format of RCCL's RAS documents.
 
-    The host platform reads the memory that ranks share, of every process of this user: none of them is asked, and a
-    stopped or hanging one is seen too. On AMD RCCL's RAS server answers, for the job that has the socket.
+    The host platform reads the memory that the ranks of this user's processes share, without their participation, so
+    that a stopped or hanging process is seen too. On AMD, RCCL's RAS server answers, for the job that owns the socket.
 
     Parameters
     ----------
     address
-        ``host:port`` of a RAS server; asked whatever the platform. By default NCCL_RAS_ADDR, on AMD alone.
+        ``host:port`` of a RAS server, which is then queried on every platform. By default NCCL_RAS_ADDR, on AMD only.
     timeout_s
         How long to wait for the server.
 
@@ -221,8 +221,8 @@ def machine_status(*, address: str | None = None, timeout_s: float = 10.0) -> di
     -------
     dict
         ``communicators``, each with ``hash``, ``size``, ``ranks`` and ``missing_ranks``; a rank has ``host``, ``pid``,
-        ``status`` and ``collective_counts``. The host platform adds a ``name``, and to a rank ``last``: what it does,
-        or did last.
+        ``status`` and ``collective_counts``. The host platform adds a ``name`` and, to each rank, ``last``: its current
+        or last call.
 
     Raises
     ------
@@ -335,12 +335,12 @@ def _communicator(report: dict[str, Any], host: str, used: set[str]) -> dict[str
 
 
 def diagnose(document: dict[str, Any]) -> list[str]:
-    """Return what a status document tells that is not well, a sentence each.
+    """Return the problems that a status document shows, one sentence each.
 
     Parameters
     ----------
     document
-        In the shape of RCCL's RAS.
+        In the format of RCCL's RAS.
 
     Examples
     --------

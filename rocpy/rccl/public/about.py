@@ -31,7 +31,7 @@ def version() -> int:
 
 
 def error_string(code: int) -> str:
-    """Return RCCL's words for a result code (ncclGetErrorString).
+    """Return RCCL's description of a result code (ncclGetErrorString).
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ def error_string(code: int) -> str:
 
 
 def last_error() -> str:
-    """Return what RCCL said last of something that went wrong (ncclGetLastError).
+    """Return RCCL's last error message (ncclGetLastError).
 
-    The host platform keeps a text for each thread. AMD's RCCL keeps one for the process: where that has several
-    communicators, the text says that it may be about another.
+    The host platform keeps one message per thread. AMD's RCCL keeps one per process: if the process has several
+    communicators, the text says that it may be about another one.
 
     Examples
     --------
@@ -82,19 +82,19 @@ def parameters() -> dict[str, str]:
 
 
 def empty(shape: int | Sequence[int], dtype: ArrayDType = "float32", *, device: Device | int | None = None) -> Buffer:
-    """Make an array in memory of RCCL's (ncclMemAlloc), for `Communicator.window` or `Communicator.register_buffer`.
+    """Allocate an array in RCCL's memory (ncclMemAlloc), for `Communicator.window` or `Communicator.register_buffer`.
 
     Parameters
     ----------
     shape, dtype
         Of the array.
     device
-        Whose memory; the thread's current device by default.
+        Device of the memory; the thread's current device by default.
 
     Returns
     -------
     Buffer
-        Uninitialised memory, as of `Communicator.empty` with ``window=True``.
+        Uninitialised memory, as from `Communicator.empty` with ``window=True``.
 
     Examples
     --------

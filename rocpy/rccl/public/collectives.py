@@ -53,24 +53,24 @@ class Collectives(Transfers):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Combine the inputs of all ranks; all of them get the result (ncclAllReduce, ncclAllReduceWithBias).
+        """Combine the inputs of all ranks; every rank receives the result (ncclAllReduce, ncclAllReduceWithBias).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         op
-            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or what `premul_sum` gives.
+            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or the result of `premul_sum`.
         out
-            Where the result goes; `x` itself works in place.
+            Array that receives the result; `x` itself for an operation in place.
         bias
-            Takes part once, as an input more; the same on every rank.
+            Added once, like one more input; the same on every rank.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -112,24 +112,24 @@ class Collectives(Transfers):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Combine the inputs of all ranks at one of them (ncclReduce).
+        """Combine the inputs of all ranks on one of them (ncclReduce).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         root
-            The rank that gets the result.
+            The rank that receives the result.
         op
-            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or what `premul_sum` gives.
+            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or the result of `premul_sum`.
         out
-            Where the result goes; `x` itself works in place.
+            Array that receives the result; `x` itself for an operation in place.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -164,22 +164,22 @@ class Collectives(Transfers):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Give one rank's array to all (ncclBroadcast).
+        """Send one rank's array to all ranks (ncclBroadcast).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         root
-            The rank that gives it; elsewhere `x` tells shape and type alone.
+            The rank whose array is sent; on other ranks only the shape and type of `x` are used.
         out
-            Where the result goes; `x` itself works in place.
+            Array that receives the result; `x` itself for an operation in place.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -220,13 +220,13 @@ class Collectives(Transfers):
         x
             Input, of the same shape on every rank.
         out
-            Where the result goes; it has `nranks` times the elements.
+            Array that receives the result, with `nranks` times the elements.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -267,22 +267,22 @@ class Collectives(Transfers):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Combine the inputs of all ranks; each gets a part, cut along the first axis (ncclReduceScatter).
+        """Combine the inputs of all ranks; each rank receives one part, split along the first axis (ncclReduceScatter).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         op
-            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or what `premul_sum` gives.
+            ``"sum"``, ``"prod"``, ``"max"``, ``"min"``, ``"avg"``, or the result of `premul_sum`.
         out
-            Where the result goes; it has a part of the elements.
+            Array that receives the result, one part of the elements.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------

@@ -49,23 +49,23 @@ def _nothing() -> None:
 
 
 class Communicator(Joining, Remote, Family):
-    """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
+    """One rank of a group; created by `init`, `init_all` and the methods whose names begin with ``from_``.
 
-    It is a context manager: leaving it normally finalizes it, by an exception aborts it, which the other ranks see.
-    One communicator belongs to one thread at a time. Operands are C-contiguous arrays of any framework; results are new
-    arrays of the operand's kind, or `out`. A call on CPU memory returns when it is done, one on device memory as soon
-    as it is in its stream.
+    As a context manager it is finalized when the block ends normally, and aborted, which the other ranks detect, when
+    the block raises. A communicator may be used by one thread at a time. Operands are C-contiguous arrays of any
+    framework; results are new arrays of the operand's framework, or `out`. A call on CPU memory returns when it has
+    finished, a call on device memory as soon as it is queued on its stream.
 
     Attributes
     ----------
     rank, nranks
-        This rank's number, and how many there are.
+        This rank, and the number of ranks.
     device_index
-        Its device: each rank has one of its own.
+        Index of its device; each rank needs its own.
     timeout_s
-        How long a wait may take where a call does not say.
+        Default of how long a wait may take, in seconds.
     name
-        For people.
+         Name, for display.
 
     Examples
     --------
@@ -91,22 +91,22 @@ class Communicator(Joining, Remote, Family):
         name: str = "",
         config: Mapping[str, int | str] | None = None,
     ) -> Self:
-        """Join a communicator; every rank calls this, on a thread or in a process of its own (ncclCommInitRankConfig).
+        """Join a communicator; every rank calls this, in its own thread or process (ncclCommInitRankConfig).
 
         Parameters
         ----------
         nranks, rank
-            How many ranks there are, and which this is.
+            The number of ranks, and this rank.
         unique_id
-            The same for all of them.
+            The same on all ranks.
         device
             This rank's device; the thread's current one by default.
         timeout_s
-            How long to wait for the others, and then the default of the communicator's calls.
+            How long to wait for the other ranks, in seconds; also the default of the communicator's calls.
         name
-            Shown by `status`.
+            Name, shown by `status`.
         config
-            Settings of RCCL's for this communicator, fields of ``ncclConfig_t``: ``cga_cluster_size``, ``min_ctas``,
+            RCCL's settings for this communicator, fields of ``ncclConfig_t``: ``cga_cluster_size``, ``min_ctas``,
             ``max_ctas``, ``net_name``, ``split_share``, ``traffic_class``, ``collnet_enable``, ``cta_policy``,
             ``shrink_share``, ``nvls_ctas``, ``n_channels_per_net_peer``, ``nvlink_centric_sched``,
             ``graph_usage_mode``, ``num_rma_ctx``, ``max_p2p_peers``. The host platform only checks them.
@@ -114,14 +114,14 @@ class Communicator(Joining, Remote, Family):
         Returns
         -------
         Communicator
-            Ready for use; in a `group`, where one thread may do this for several ranks, once the group has ended.
+            Ready for use; in a `group`, in which one thread may join several ranks, after the group has ended.
 
         Raises
         ------
         CollectiveTimeoutError
             Ranks are missing: ``waiting_for`` names them.
         InvalidUsageError
-            Two ranks use one device, or one rank is taken.
+            Two ranks use one device, or the rank is already in use.
         """
         communicator = cls()
         communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config)
@@ -140,12 +140,12 @@ class Communicator(Joining, Remote, Family):
     def init_all(
         cls, devices: int | Sequence[int] | None = None, *, timeout_s: float = 30.0, name: str = ""
     ) -> list[Self]:
-        """Make one communicator for each of several devices, all in this process.
+        """Create one communicator for each of several devices, all in this process.
 
         Parameters
         ----------
         devices
-            How many, or which; all by default.
+            Number of devices, or their indices; all devices by default.
         timeout_s, name
             As in `init`.
 
@@ -157,7 +157,7 @@ class Communicator(Joining, Remote, Family):
         Raises
         ------
         InvalidUsageError
-            There are not so many devices, or one is named twice.
+            There are fewer devices, or one is named twice.
 
         Examples
         --------
@@ -196,12 +196,12 @@ class Communicator(Joining, Remote, Family):
         return communicators
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
-        """Wait until every rank has come here.
+        """Wait until every rank has reached this call.
 
         Parameters
         ----------
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         """
         self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
 
@@ -213,7 +213,7 @@ class Communicator(Joining, Remote, Family):
         scalar
             This rank's factor; ranks may differ.
         dtype
-            Of the arrays it is used with.
+            Dtype of the arrays with which it is used.
 
         Returns
         -------
@@ -244,9 +244,9 @@ class Communicator(Joining, Remote, Family):
         -------
         list of dict
             ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``,
-            how long ago it was called; ``begin_s`` and ``end_s``, when it ran, as `time.monotonic` counts in all
-            processes of the machine, or ``None`` while it has not, or where nobody can tell: on AMD GPUs. A notebook
-            shows the list as a table.
+            how long ago it was called; ``begin_s`` and ``end_s``, when it began and ended, on the clock of
+            `time.monotonic`, which all processes of the machine share, or ``None`` if it has not, or if the platform
+            cannot report it (AMD GPUs). A notebook shows the list as a table.
 
         Examples
         --------
@@ -274,9 +274,9 @@ class Communicator(Joining, Remote, Family):
         )
 
     def close(self) -> None:
-        """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing.
+        """Finalize it unless it has been closed, finalized or aborted; calling it again has no effect.
 
-        A revoked one is aborted: there is nothing left to wait for.
+        A revoked communicator is aborted instead, since there is nothing left to wait for.
         """
         if self.is_revoked:
             self.abort()

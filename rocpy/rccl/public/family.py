@@ -40,23 +40,23 @@ class Family(Collectives):
         name: str | None = None,
         config: Mapping[str, int | str] | None = None,
     ) -> Self | None:
-        """Make a communicator of the ranks with the same color; every rank calls this (ncclCommSplit).
+        """Create a communicator of the ranks with the same color; every rank calls this (ncclCommSplit).
 
         Parameters
         ----------
         color
-            Which part this rank belongs to, 0 or more; ``None`` for none.
+            The part to which this rank belongs, 0 or more; ``None`` for none.
         key
             Orders the ranks of the part; equal keys keep their order.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         name, config
             As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
         Communicator or None
-            This rank's part. In a `group` it can be used once the group has ended.
+            The communicator of this rank's part. In a `group` it can be used after the group has ended.
         """
         if color is not None and (not isinstance(color, int) or not 0 <= color < 2**31):
             raise InvalidArgumentError(f"color: got {color!r}, expected a number from 0 to 2**31 - 1, or None")
@@ -77,23 +77,23 @@ class Family(Collectives):
         name: str | None = None,
         config: Mapping[str, int | str] | None = None,
     ) -> Self:
-        """Make a communicator without some ranks, which do not call this (ncclCommShrink).
+        """Create a communicator without some ranks, which do not call this (ncclCommShrink).
 
         Parameters
         ----------
         exclude_ranks
             The ranks left out.
         abort
-            Whether work that still runs is aborted; needed after a failure.
+            Whether running operations are aborted; needed after a failure.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         name, config
             As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
         Communicator
-            The ranks that are left, in their order. In a `group` it can be used once the group has ended.
+            The remaining ranks, in their order. In a `group` it can be used after the group has ended.
         """
         if not isinstance(exclude_ranks, Iterable) or isinstance(exclude_ranks, str | bytes):
             raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")
@@ -103,7 +103,7 @@ class Family(Collectives):
         return child
 
     def growth_id(self) -> UniqueId:
-        """Return what new ranks join by; one rank makes it, for `grow` and for the newcomers (ncclCommGetUniqueId).
+        """Return the unique id for `grow` and for the new ranks; one rank creates it (ncclCommGetUniqueId).
 
         Raises
         ------
@@ -121,28 +121,28 @@ class Family(Collectives):
         name: str | None = None,
         config: Mapping[str, int | str] | None = None,
     ) -> Self:
-        """Make a communicator of these ranks and of new ones, which call `join_grown` (ncclCommGrow).
+        """Create a communicator of these ranks and of new ones, which call `join_grown` (ncclCommGrow).
 
         Parameters
         ----------
         nranks
-            How many there will be; these ranks keep their numbers.
+            The new number of ranks; the present ranks keep their numbers.
         unique_id
-            What `growth_id` gave, on the one rank that asked for it; nothing on the others.
+            The result of `growth_id`, on the rank that called it; ``None`` on the others.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         name, config
             As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
         Communicator
-            Ready for use. This one stays as it is.
+            Ready for use. The present communicator is unchanged.
 
         Raises
         ------
         CollectiveTimeoutError
-            Newcomers are missing: ``waiting_for`` names them.
+            New ranks are missing: ``waiting_for`` names them.
         UnsupportedError
             The platform's RCCL is older than 2.30.
 
@@ -181,14 +181,14 @@ class Family(Collectives):
         name: str = "",
         config: Mapping[str, int | str] | None = None,
     ) -> Self:
-        """Join a communicator that others `grow` (ncclCommGrow without a communicator).
+        """Join a communicator that other ranks `grow` (ncclCommGrow without a communicator).
 
         Parameters
         ----------
         nranks, rank
-            How many ranks there will be, and which this is: a number that none of the others has.
+            The new number of ranks, and this rank, which must be new.
         unique_id
-            What `growth_id` gave one of them.
+            The result of `growth_id` on one of the other ranks.
         device, timeout_s, name, config
             As in `Communicator.init`.
 
@@ -209,21 +209,21 @@ class Family(Collectives):
         return communicator
 
     def finalize(self, timeout_s: float | None = None) -> None:
-        """Wait until all ranks are through with their work, then give it back (ncclCommFinalize, ncclCommDestroy).
+        """Wait until all ranks have finished their work, then release it (ncclCommFinalize, ncclCommDestroy).
 
         In a `group` this happens when the group ends, so that one thread may finalize several ranks.
 
         Parameters
         ----------
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
 
         Raises
         ------
         CollectiveTimeoutError
-            Ranks have not come to their end: ``waiting_for`` names them. The communicator was aborted.
+            Ranks have not finished: ``waiting_for`` names them. The communicator was aborted.
         ClosedError
-            It was closed, finalized or aborted before.
+            It was already closed, finalized or aborted.
 
         Examples
         --------
@@ -245,16 +245,16 @@ class Family(Collectives):
             run_ends([step])
 
     def revoke(self) -> None:
-        """Take back what runs, here and at whoever waits for this rank; what is made from it works (ncclCommRevoke).
+        """Cancel running operations, here and on ranks that wait for this one (ncclCommRevoke).
 
-        For a way out of a failure that all ranks take: the rank that sees it revokes, the others get a
-        `RemoteError` and revoke too. Then `split` or `shrink` give a communicator that works; this one takes no more
-        calls, and `close` gives it back.
+        This lets all ranks recover from a failure: the rank that detects it revokes, the others receive a `RemoteError`
+        and revoke too. `split` or `shrink` then create a usable communicator; this one accepts no more calls, and
+        `close` releases it.
 
         Raises
         ------
         InvalidArgumentError
-            It was revoked already.
+            It has already been revoked.
         UnsupportedError
             The platform's RCCL is older than 2.30.
 
@@ -271,9 +271,9 @@ class Family(Collectives):
         children.revoke(self)
 
     def suspend(self) -> None:
-        """Give device memory back while the communicator is idle; every rank calls this (ncclCommSuspend).
+        """Release device memory while the communicator is idle; every rank calls this (ncclCommSuspend).
 
-        Calls are refused until `resume`. On the host platform the ranks' shared memory stays.
+        Calls are refused until `resume`. On the host platform the ranks' shared memory is kept.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class Family(Collectives):
         children.suspend(self)
 
     def resume(self) -> None:
-        """Take calls again after `suspend`; every rank calls this (ncclCommResume).
+        """Accept calls again after `suspend`; every rank calls this (ncclCommResume).
 
         Raises
         ------
@@ -295,7 +295,7 @@ class Family(Collectives):
         children.resume(self)
 
     def memory_stats(self) -> dict[str, int]:
-        """Return how much memory the communicator has (ncclCommMemStats).
+        """Return how much memory the communicator uses (ncclCommMemStats).
 
         Returns
         -------

@@ -21,15 +21,16 @@ __all__ = ["group"]
 def group() -> Iterator[None]:
     """Collect the calls of a block and launch them together when it ends (ncclGroupStart, ncclGroupEnd).
 
-    Needed where one thread calls for several ranks, and for sends and receives that wait for one another. Calls are
-    checked and their results made at once; the results are filled when the block has ended. Communicators and windows
-    that `init`, `split`, `shrink` and `window` make in the block can be used once it has ended, and those that are
-    closed there are open until then. If the block raises, nothing is launched. An inner group is part of the outer one.
+    A group is needed if one thread calls for several ranks, and for sends and receives that wait for one another. Calls
+    are checked and their results allocated immediately; the results are valid after the block has ended. Communicators
+    and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
+    those that are closed in it remain open until then. If the block raises, nothing is launched. An inner group is part
+    of the outer one.
 
     Raises
     ------
     RcclError
-        When the block ends: what its calls came to.
+        At the end of the block, if one of its calls failed.
 
     Examples
     --------

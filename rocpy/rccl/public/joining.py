@@ -54,7 +54,7 @@ class _CarrierChoice:
     def make(self, obstacle: str) -> CarriedCommunicator:
         """Return the communicator over the transport; `obstacle` says why it is not RCCL's, where nobody asked."""
         if self.wanted == "rccl":
-            raise InvalidArgumentError(f"carrier: {obstacle}; take 'auto' or {self.own!r}")
+            raise InvalidArgumentError(f"carrier: {obstacle}; use 'auto' or {self.own!r}")
         return carried_communicator(self.connect(), self.timeout_s, self.name, obstacle)
 
 
@@ -156,13 +156,13 @@ class Joining(Collectives):
         Parameters
         ----------
         timeout_s
-            As in `init`; it holds for the rendezvous too.
+            As in `init`; it applies to the rendezvous too.
         store
-            Where the processes meet: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, which all of
-            them see. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``; under Slurm the first
-            host of the step and a port made of the job's number.
+            Where the processes rendezvous: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, a folder
+            that all processes can access. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``; under
+            Slurm the first host of the step and a port derived from the job's number.
         device
-            The local rank's number by default.
+            Index of the device; the local rank by default.
         name
             As in `init`.
 
@@ -174,14 +174,14 @@ class Joining(Collectives):
         Raises
         ------
         CollectiveTimeoutError
-            Ranks have not come: ``waiting_for`` names them.
+            Ranks are missing: ``waiting_for`` names them.
         InvalidArgumentError
-            There are no variables of a launcher, or they make no sense.
+            No launcher's variables are set, or they are inconsistent.
         InvalidUsageError
-            The ranks do not agree on their number or on RCCL's version, or the host platform's ranks, when they tried
-            it, shared no memory: they are on several machines, or in containers with networks of their own.
+            The ranks do not agree on their number or on RCCL's version, or the host platform's ranks cannot share
+            memory, because they are on several machines or in containers with separate networks.
         RemoteError
-            A rank failed or went away: ``rank`` names it.
+            A rank failed or exited: ``rank`` names it.
         """
         facts = bootstrap.launch_facts()
         options = _Options(timeout_s, device, name)
@@ -200,20 +200,20 @@ class Joining(Collectives):
         device: Device | int | None = None,
         name: str = "",
     ) -> Self:
-        """Join by a key-value store as torch.distributed has them (TCPStore, FileStore, HashStore, PrefixStore).
+        """Join through a key-value store of torch.distributed (TCPStore, FileStore, HashStore, PrefixStore).
 
         Parameters
         ----------
         store
-            All ranks see the same.
+            The store, shared by all ranks.
         rank, nranks
-            Which this is, and how many there are.
+            This rank, and the number of ranks.
         prefix
-            Keeps the keys of several communicators apart.
+            Prefix of the keys; different for each communicator.
         timeout_s, name
             As in `init`.
         device
-            By default the number among the ranks of this machine.
+            Index of the device; by default the rank on this machine.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class Joining(Collectives):
         Raises
         ------
         CollectiveTimeoutError
-            Ranks have not come: ``waiting_for`` names them.
+            Ranks are missing: ``waiting_for`` names them.
         InvalidUsageError
             As for `from_env`.
         """
@@ -242,20 +242,20 @@ class Joining(Collectives):
         device: Device | int | None = None,
         name: str = "",
     ) -> Self | CarriedCommunicator:
-        """Join by an mpi4py communicator; rocpy itself never imports mpi4py, because that would initialise MPI.
+        """Join through an mpi4py communicator; rocpy itself never imports mpi4py, because that would initialise MPI.
 
         Parameters
         ----------
         comm
             An ``mpi4py.MPI.Intracomm``; all of its ranks call this.
         carrier
-            ``"rccl"``: RCCL. ``"mpi4py"``: the collectives go over MPI itself. ``"auto"``: RCCL, but MPI where the
-            platform is the host platform and the ranks, when they tried it, shared no memory: on several machines, or
-            in containers with networks of their own; a warning says so.
+            ``"rccl"``: RCCL. ``"mpi4py"``: the collectives are transferred over MPI itself. ``"auto"``: RCCL, or, with
+            a warning, MPI if the ranks of the host platform cannot share memory (on several machines, or in containers
+            with separate networks).
         timeout_s, name
             As in `init`.
         device
-            By default the number among the ranks of this machine.
+            Index of the device; by default the rank on this machine.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Joining(Collectives):
         Raises
         ------
         CollectiveTimeoutError
-            Ranks have not come: ``waiting_for`` names them.
+            Ranks are missing: ``waiting_for`` names them.
         """
         facts = bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), None, "mpi4py")
         choice = _CarrierChoice(carrier, "mpi4py", lambda: MpiCarrier(comm), timeout_s, name)
@@ -288,15 +288,15 @@ class Joining(Collectives):
         Parameters
         ----------
         group
-            The default group if not given; all of its ranks call this.
+            The group, by default torch's default group; all of its ranks call this.
         carrier
-            ``"rccl"``: RCCL. ``"torch"``: the collectives go over the group itself. ``"auto"``: RCCL, but the group
-            where the platform is the host platform and the ranks, when they tried it, shared no memory: on several
-            machines, or in containers with networks of their own; a warning says so.
+            ``"rccl"``: RCCL. ``"torch"``: the collectives are transferred over the group itself. ``"auto"``: RCCL, or,
+            with a warning, the group if the ranks of the host platform cannot share memory (on several machines, or in
+            containers with separate networks).
         timeout_s, name
             As in `init`.
         device
-            By default the number among the ranks of this machine.
+            Index of the device; by default the rank on this machine.
 
         Returns
         -------
@@ -306,7 +306,7 @@ class Joining(Collectives):
         Raises
         ------
         CollectiveTimeoutError
-            Ranks have not come: ``waiting_for`` names them.
+            Ranks are missing: ``waiting_for`` names them.
         InvalidArgumentError
             torch.distributed is not initialised.
         """

@@ -38,22 +38,22 @@ class Remote(Collectives):
     """What a Communicator does with memory of its own."""
 
     def empty(self, shape: int | Sequence[int], dtype: ArrayDType = "float32", *, window: bool = False) -> Buffer:
-        """Make an array in memory of RCCL's (ncclMemAlloc), which collectives use as it lies.
+        """Allocate an array in RCCL's memory (ncclMemAlloc), which collectives use directly.
 
-        Between processes of the host platform a collective whose operands are such on all ranks copies nothing twice.
+        Between processes of the host platform, a collective copies less if its operands are such arrays on all ranks.
 
         Parameters
         ----------
         shape, dtype
             Of the array.
         window
-            Whether it is for `window`, which registers it; else it is registered here (ncclCommRegister).
+            Whether it is meant for `window`, which registers it; otherwise it is registered here (ncclCommRegister).
 
         Returns
         -------
         Buffer
-            Uninitialised memory; ``numpy.from_dlpack`` or ``torch.from_dlpack`` make an array of it where the CPU
-            reaches it.
+            Uninitialised memory; if the CPU can access it, ``numpy.from_dlpack`` or ``torch.from_dlpack`` return an
+            array that shares it.
 
         Examples
         --------
@@ -69,26 +69,26 @@ class Remote(Collectives):
         return buffer
 
     def window(self, array: ArrayLike, *, flags: WindowFlags = "default", timeout_s: float | None = None) -> Window:
-        """Let every rank reach an array; every rank calls this with one of its own (ncclCommWindowRegister).
+        """Make an array accessible to every rank; every rank calls this with its own array (ncclCommWindowRegister).
 
         Parameters
         ----------
         array
-            Of `empty`, with ``window=True``. Sizes may differ.
+            Created by `empty` with ``window=True``. Sizes may differ between ranks.
         flags
             ``"default"``, ``"symmetric"``, ``"strict"`` (ordering), or ``"symmetric_strict"``.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
 
         Returns
         -------
         Window
-            To be closed, or left to the communicator's end. In a `group` it can be used once the group has ended.
+            Closed explicitly or with the communicator. In a `group` it can be used after the group has ended.
 
         Raises
         ------
         UnsupportedError
-            RCCL made no window of this memory.
+            RCCL cannot create a window for this memory.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Remote(Collectives):
     register_window = window
 
     def register_buffer(self, array: ArrayLike) -> Registration:
-        """Let this rank's collectives use an array as it lies (ncclCommRegister); only this rank calls it.
+        """Register an array for direct use by this rank's collectives (ncclCommRegister); only this rank calls it.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Remote(Collectives):
         Returns
         -------
         Registration
-            Its ``close`` takes it back.
+            Its ``close`` undoes the registration.
 
         Examples
         --------
@@ -175,29 +175,29 @@ class Remote(Collectives):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Copy an array into a rank's window, without its help, and signal the rank (ncclPutSignal).
+        """Copy an array into a rank's window, without its participation, and signal the rank (ncclPutSignal).
 
         Parameters
         ----------
         x
-            What is copied; it lies in a window of this communicator itself.
+            The array, which must be in a window of this communicator.
         peer
             The rank.
         window
             The window.
         offset
-            Where in the peer's part, in elements of the window's dtype.
+            Offset in the peer's part, in elements of the window's dtype.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
         None or Work
-            ``None``, or a Work.
+            ``None``; a Work with ``block=False``.
 
         Examples
         --------
@@ -222,23 +222,23 @@ class Remote(Collectives):
     def signal(
         self, peer: int, *, timeout_s: float | None = None, stream: StreamLike | None = None, block: bool = True
     ) -> Any:
-        """Signal a rank, once it sees all that was put before (ncclSignal).
+        """Signal a rank after all earlier puts have become visible to it (ncclSignal).
 
         Parameters
         ----------
         peer
             The rank.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
         None or Work
-            ``None``, or a Work.
+            ``None``; a Work with ``block=False``.
         """
         return self._outcome(memory.signal_peer(self, peer, timeout_s, stream, block))
 
@@ -270,28 +270,28 @@ class Remote(Collectives):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Wait for signals of other ranks, and use them up (ncclWaitSignal).
+        """Wait for signals of other ranks, and consume them (ncclWaitSignal).
 
         Parameters
         ----------
         peers
-            A rank, several of them, or how many signals of each.
+            A rank, several ranks, or a dict of the number of signals of each rank.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
         None or Work
-            ``None``, or a Work.
+            ``None``; a Work with ``block=False``.
 
         Raises
         ------
         CollectiveTimeoutError
-            Signals have not come: ``waiting_for`` names their ranks.
+            Signals have not arrived: ``waiting_for`` names their ranks.
         """
         if isinstance(peers, int | np.integer):
             wanted = [(int(peers), 1)]
@@ -340,24 +340,25 @@ class Remote(Collectives):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Give each rank as many rows as it is to have, and get what the others give (ncclAllToAllv).
+        """Send each rank its own number of rows, and receive the others' rows (ncclAllToAllv).
 
         Parameters
         ----------
         x
             Rows for rank 0, then those for rank 1, and so on, along the first axis.
         send_counts
-            How many rows each rank gets.
+            Number of rows that each rank receives from this one.
         recv_counts
-            How many rows each rank gives; they are asked for, by an `all_to_all` before, where it is not said.
+            Number of rows that each rank sends to this one; by default the counts are exchanged first, by an
+            `all_to_all`.
         out
-            Where the result goes.
+            Array that receives the result.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -367,7 +368,7 @@ class Remote(Collectives):
         Raises
         ------
         CollectiveMismatchError
-            A rank gives another number of rows than one takes.
+            A rank sends a different number of rows than another one expects.
 
         Examples
         --------
@@ -420,14 +421,14 @@ class Remote(Collectives):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Combine the arrays of all ranks, and one more, once (ncclAllReduceWithBias): `all_reduce` with ``bias``.
+        """Combine the arrays of all ranks and, once, a bias (ncclAllReduceWithBias): `all_reduce` with ``bias``.
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         bias
-            The one more; the same on every rank.
+            The bias; the same on every rank.
         out, op, timeout_s, stream, block
             As in `all_reduce`.
 

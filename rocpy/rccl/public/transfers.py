@@ -44,20 +44,20 @@ class Transfers(Handle):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Trade parts: rank r gets the r-th part, along the first axis, of every rank (ncclAlltoAll).
+        """Exchange parts: rank r receives the r-th part, along the first axis, of every rank (ncclAlltoAll).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         out
-            Where the result goes; not `x` itself.
+            Array that receives the result; not `x` itself.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -98,27 +98,27 @@ class Transfers(Handle):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Stack the arrays of all ranks at one of them (ncclGather).
+        """Stack the arrays of all ranks on one of them (ncclGather).
 
         Parameters
         ----------
         x
             Input, of the same shape on every rank.
         root
-            The rank that gets them.
+            The rank that receives them.
         out
-            Where the result goes; it has `nranks` times the elements.
+            Array that receives the result, with `nranks` times the elements.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
         array or Work
-            As `all_gather` at the root; ``None`` elsewhere.
+            As for `all_gather` on the root; ``None`` elsewhere.
 
         Examples
         --------
@@ -166,23 +166,23 @@ class Transfers(Handle):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Give each rank a part, along the first axis, of one rank's array (ncclScatter).
+        """Send each rank one part of one rank's array, split along the first axis (ncclScatter).
 
         Parameters
         ----------
         x
-            The whole array at the root. Elsewhere an array of its shape, whose values are not read, or nothing where
-            `out` is given.
+            The whole array on the root. Elsewhere an array of the same shape, whose values are not read, or ``None`` if
+            `out` is passed.
         root
-            The rank that has it.
+            The rank whose array is sent.
         out
-            Where the result goes; one part.
+            Array that receives the part.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -222,20 +222,20 @@ class Transfers(Handle):
         stream: StreamLike | None = None,
         block: bool = True,
     ) -> Any:
-        """Send an array to another rank (ncclSend). Sends and receives that wait for one another go into a `group`.
+        """Send an array to another rank (ncclSend). Sends and receives that wait for one another need a `group`.
 
         Parameters
         ----------
         x
-            What is sent.
+            The array.
         peer
-            Who gets it.
+            The rank that receives it.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------
@@ -283,15 +283,15 @@ class Transfers(Handle):
         Parameters
         ----------
         x
-            Where it goes; of the shape and type of what is sent.
+            Array that receives the data, of the shape and type that the other rank sends.
         peer
-            Who sends it.
+            The rank that sends it.
         timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
+            How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream
-            Stream to run on; by default the current one of the operand's framework.
+            Stream to run on; by default the current stream of the operand's framework.
         block
-            False returns a :class:`Work` at once.
+            ``False``: return a :class:`Work` immediately.
 
         Returns
         -------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""UniqueId: what the ranks of a communicator to be have in common."""
+"""UniqueId: the identifier that all ranks of a new communicator share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["UniqueId"]
 
 
 class UniqueId:
-    """What the ranks of a communicator to be have in common (ncclGetUniqueId).
+    """The identifier that all ranks of a new communicator share (ncclGetUniqueId).
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class UniqueId:
 
     @staticmethod
     def make() -> UniqueId:
-        """Return a new one, for one rank to make and to give to the others; it can be pickled."""
+        """Return a new one; one rank creates it and passes it to the others. It can be pickled."""
         return UniqueId(library.make_unique_id())
 
     def __bytes__(self) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Window: memory of all ranks that each of them can reach."""
+"""Window: memory on all ranks that each of them can access."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Window"]
 
 
 class Window(WindowHandle):
-    """Memory of all ranks that each of them can reach; made by `Communicator.window`, on every rank.
+    """Memory on all ranks that each of them can access; created by `Communicator.window`, on every rank.
 
     Attributes
     ----------
     array
-        This rank's part: what `Communicator.window` was given.
+        This rank's part: the array that was passed to `Communicator.window`.
 
     Examples
     --------
@@ -39,25 +39,25 @@ class Window(WindowHandle):
     __signature__ = CREATED_BY_METHODS
 
     def peer(self, rank: int) -> Buffer:
-        """Return another rank's part as an array, by DLPack, where this process reaches it.
+        """Return another rank's part as an array that supports DLPack, if this process can access it.
 
-        It is that memory itself, and it stays as long as the array does, but reading and writing are in no order with
-        what its owner does: put a barrier, or a signal, between them.
+        It is that memory itself, which stays valid as long as the array exists. Accesses are not ordered with the
+        owner's: use a barrier or a signal in between.
 
         Parameters
         ----------
         rank
-            Whose.
+            The rank.
 
         Returns
         -------
         Buffer
-            Of this rank's shape, or one-dimensional where the other rank's part is of another size.
+            Of this rank's shape, or one-dimensional if the other rank's part has another size.
 
         Raises
         ------
         UnsupportedError
-            Only kernels and puts reach it on this platform: on AMD GPUs.
+            On this platform only kernels and puts can access it (AMD GPUs).
         """
         buffer: Buffer = self.peer_buffer(rank)
         return buffer

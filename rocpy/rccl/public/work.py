@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Work: an operation that goes on while the program does."""
+"""Work: an operation that runs while the program continues."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class Work(Generic[_Result]):
         self._call = call
 
     def wait(self, timeout_s: float | None = None) -> _Result:
-        """Wait until the operation is done, and return its result.
+        """Wait until the operation has finished, and return its result.
 
         Parameters
         ----------
         timeout_s
-            How long; the communicator's `timeout_s` by default. After a timeout it may be waited for again.
+            How long to wait, in seconds; by default the communicator's `timeout_s`. After a timeout it may be waited
+            for again.
 
         Returns
         -------
@@ -60,14 +61,14 @@ class Work(Generic[_Result]):
         Raises
         ------
         CollectiveTimeoutError
-            It is not done: ``waiting_for`` names the ranks that have not come.
+            It has not finished: ``waiting_for`` names the ranks that have not arrived.
         """
         result: _Result = self._communicator.await_call(self._call, timeout_s)
         return result
 
     @property
     def done(self) -> bool:
-        """Whether the operation is done."""
+        """Whether the operation has finished."""
         return self._communicator.call_done(self._call)
 
     def __repr__(self) -> str:

@@ -77,7 +77,7 @@ class Agreement:
                 "they are in several network namespaces of one machine, as containers with networks of their own are; "
                 "start the containers with one network (docker run --network host, or --network container:NAME)"
             )
-        return text + "what separates them is not known: they run as several users, or a sandbox keeps them apart"
+        return text + "the cause is not known: they may run as different users, or in separate sandboxes"
 
 
 # Launcher -> the variables of rank, number of ranks, and rank on the machine.
@@ -180,8 +180,8 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
     if min(chosen) < 0 or max(chosen) >= there:
         wrong = next(one for one in chosen if not 0 <= one < there)
         raise InvalidUsageError(
-            f"devices: {len(chosen)} ranks need a device each, and there is no device {wrong}, but {there}; on the "
-            "host platform ROCPY_HOST_DEVICES sets how many"
+            f"devices: {len(chosen)} ranks need a device each, but there is no device {wrong}: there are {there}; on "
+            "the host platform ROCPY_HOST_DEVICES sets their number"
         )
     return chosen
 

@@ -40,7 +40,7 @@ cdef class Owner:
         return self.closed
 
     def close(self):
-        """Give it back; calling it again does nothing."""
+        """Release it; calling it again has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -55,7 +55,7 @@ cdef class Owner:
         self.close()
 
     def __reduce__(self):
-        refuse_pickling(self, "make one in the process that uses it")
+        refuse_pickling(self, "create one in the process that uses it")
 
     def __del__(self):
         try:

@@ -20,7 +20,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 
 cdef class Module(Owner):
-    """A code object, loaded on a device (hipModuleLoadData, hipModuleUnload); made by :meth:`from_code`.
+    """A code object loaded on a device (hipModuleLoadData, hipModuleUnload); created by :meth:`from_code`.
 
     Attributes
     ----------
@@ -101,12 +101,12 @@ cdef class Module(Owner):
         Parameters
         ----------
         name : str
-            Its name as the code object has it: mangled, unless it is ``extern "C"``.
+            Its name in the code object: mangled, unless it is ``extern "C"``.
 
         Returns
         -------
         Kernel
-            The kernel, which keeps the module.
+            The kernel, which keeps the module alive.
         """
         cdef Kernel kernel = Kernel.__new__(Kernel)
         cdef bytes text = name.encode()
@@ -126,7 +126,7 @@ cdef class Kernel:
     Attributes
     ----------
     module : Module
-        Where it comes from.
+        The module that contains it.
     name : str
         Its name.
     """
@@ -148,12 +148,12 @@ cdef class Kernel:
         grid, block : int or sequence of int
             Blocks of the grid and threads of a block, up to three extents each.
         *arguments
-            What the kernel takes: Python's int as 64 bits, float as double, bool as a byte; scalars of numpy and objects of ctypes as
-            they are; arrays with DLPack, also Buffers, and None as pointers. They are kept until the kernel has run.
+            The kernel's arguments: Python's int as 64 bits, float as double, bool as a byte; numpy scalars and ctypes objects as they
+            are; arrays with DLPack, including Buffers, and None as pointers. They are kept alive until the kernel has finished.
         shared_bytes : int
-            Dynamic shared memory of a block.
+            Dynamic shared memory of a block, in bytes.
         stream : stream, optional
-            Stream whose order it keeps; the null stream by default.
+            Stream on which the kernel is queued; the null stream by default.
         """
         cdef hipStream_t c_stream = NULL
         cdef vector[void*] pointers

@@ -27,25 +27,25 @@ def backend(
     options: Mapping[str, Any] | None = None,
     **others: Any,  # noqa: ARG001  (what newer releases of torch pass beside these)
 ) -> Callable[..., Any]:
-    """Compile a graph: its linear layers and their activations by rocpy, the rest by Inductor or by torch as it is.
+    """Compile a graph: linear layers and their activations with rocpy, the rest with Inductor or eagerly.
 
-    ``torch.compile(model, backend="rocpy")`` finds it by its name. Forward and backward are compiled. What the model's
-    code depends on is guarded by torch's compiler.
+    Used by ``torch.compile(model, backend="rocpy")``. Forward and backward passes are compiled, and torch's compiler
+    guards everything that the model's code depends on.
 
     Parameters
     ----------
     module, example_inputs
-        As torch's compiler gives them.
+        As passed by torch's compiler.
     mode
         As for ``torch.compile``, for Inductor.
     options
-        ``{"rest": "inductor"}`` or ``{"rest": "eager"}`` chooses what computes the rest. The default is Inductor where
-        it has a compiler (of C++ for the CPU, Triton for a GPU), else eager. Others are Inductor's.
+        ``{"rest": "inductor"}`` or ``{"rest": "eager"}`` selects what computes the rest. The default is Inductor if it
+        has a compiler (for C++ on the CPU, Triton on a GPU), otherwise eager. Other options are Inductor's.
 
     Raises
     ------
     InvalidOperandError
-        If there is no such rest.
+        If ``rest`` has another value.
     """
     chosen = dict(options or {})
     rest = chosen.pop("rest", None)
@@ -88,13 +88,13 @@ def _has_compiler(device: str) -> bool:
 
 @cache
 def inductor_pass() -> Any:
-    """Return a pass for Inductor that computes a linear layer together with the activation behind it.
+    """Return a pass for Inductor that computes a linear layer together with the activation that follows it.
 
     Returns
     -------
     torch._inductor.custom_graph_pass.CustomGraphPass
-        For ``torch._inductor.config.pre_grad_custom_pass``, or an option of ``torch.compile``. Layers that no
-        activation follows are left to Inductor.
+        For ``torch._inductor.config.pre_grad_custom_pass``, or as an option of ``torch.compile``. Layers without an
+        activation are left to Inductor.
 
     Examples
     --------

@@ -70,7 +70,7 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
     if weight.dim() == 1:
         if bias is not None and bias.dim() != 0:
             raise InvalidProblemError(
-                f"bias: got shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}, expected a scalar"
+                f"bias: got shape {tuple(bias.shape)} for a weight of shape {tuple(weight.shape)}, expected a scalar"
             )
         return run_linear(x, weight.unsqueeze(0), None if bias is None else bias.reshape(1), activation).squeeze(-1)
     assert bias is not None
@@ -103,36 +103,37 @@ def linear(
     approximate: Approximation = "none",
     epilogue_inputs: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return ``activation(input @ weight.T + bias)``, computed as one product where the library has the activation.
+    """Return ``activation(input @ weight.T + bias)``, computed as one product if the library has the activation.
 
     Parameters
     ----------
     input
         Shape ``(..., K)``.
     weight
-        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as ``torch.nn.functional.linear`` takes it.
+        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as in ``torch.nn.functional.linear``.
     bias
-        Length N, a scalar, or what else broadcasts to the result; then it is added after the product.
+        Length N, a scalar, or any shape that broadcasts to the result, which is added after the product.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
-        such as ``nn.GELU(approximate="tanh")`` or ``F.silu``; or an epilogue of :func:`rocpy.epilogue`, a function of
-        ``input @ weight.T + bias`` and of its inputs. One that takes a ``bias`` itself is given the layer's.
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function for one of them,
+        such as ``nn.GELU(approximate="tanh")`` or ``F.silu``; or an epilogue created by :func:`rocpy.epilogue`, a
+        function of ``input @ weight.T + bias`` and of its inputs. If it has a parameter ``bias``, it receives the
+        layer's.
     approximate
-        Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
+        For GELU, as in torch: ``"none"`` is the erf form, ``"tanh"`` its approximation.
     epilogue_inputs
-        What such an epilogue takes, by name.
+        The inputs of such an epilogue, by name.
 
     Returns
     -------
     Tensor
-        Shape ``(..., N)``; differentiable, also a second time, in each tensor given.
+        Shape ``(..., N)``; twice differentiable with respect to each tensor argument.
 
     Raises
     ------
     InvalidProblemError
         If shapes or dtypes do not fit, or there is no such activation.
     InvalidOperandError
-        If an operand is no dense tensor, or they are on different devices.
+        If an operand is not a dense tensor, or the operands are on different devices.
 
     Notes
     -----
@@ -173,18 +174,18 @@ def _typed_like(other: _Function) -> Callable[[Callable[..., Any]], _Function]: 
 
 @_typed_like(_matmul)
 def matmul(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
-    """Return what :func:`rocpy.matmul` returns; torch's compiler can look into this one.
+    """Compute :func:`rocpy.matmul` as torch operators, which torch's compiler can trace.
 
     Parameters
     ----------
     a, b, c, **arguments
-        As for :func:`rocpy.matmul`. Gradients flow to ``a``, ``b``, ``c`` and ``bias``; where they do,
-        ``out`` is refused.
+        As for :func:`rocpy.matmul`. Gradients flow to ``a``, ``b``, ``c`` and ``bias``; ``out`` is refused if any of
+        them requires one.
 
     Returns
     -------
     Tensor
-        Or a pair of it and a dict, for the epilogues that return more.
+        With an epilogue that returns more, a pair of the tensor and a dict.
 
     Raises
     ------

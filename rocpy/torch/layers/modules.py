@@ -47,7 +47,7 @@ def linear_is_patched() -> bool:
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
-    """``torch.nn.Linear`` with an activation, computed by rocpy; parameters and their names are the same.
+    """``torch.nn.Linear`` with an activation, computed by rocpy, with the same parameters and names.
 
     Parameters
     ----------
@@ -56,23 +56,23 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     bias
         Whether there is one.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
-        which the layer keeps by its name; or an epilogue of :func:`rocpy.epilogue`, as for
-        :func:`rocpy.torch.linear`, whose inputs the call takes by name.
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function for one of them,
+        which the layer stores by its name; or an epilogue created by :func:`rocpy.epilogue`, as for
+        :func:`rocpy.torch.linear`, whose inputs are passed to the call by name.
     approximate
-        Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
+        For GELU, as in torch: ``"none"`` is the erf form, ``"tanh"`` its approximation.
     pack
-        Whether a layer in eval mode, where no gradient is recorded, keeps its weight packed for the platform, where the
-        platform packs. It takes the weight's memory a second time. It is a promise to call :meth:`repack` after a
-        write that torch does not report: through ``weight.data``, a numpy view or a pointer. ``ROCPY_DEBUG=1`` finds
-        such writes. Writes to the parameter itself, another parameter or storage in its place, and the steps of
-        optimizers, fused ones included, are noticed. :func:`freeze` turns it on for a whole model.
+        Whether the layer keeps a packed copy of its weight in eval mode, when no gradient is recorded, if the platform
+        packs weights. This takes the weight's memory a second time, and requires calling :meth:`repack` after a write
+        that torch does not report: through ``weight.data``, a numpy view or a pointer. ``ROCPY_DEBUG=1`` detects such
+        writes. Writes to the parameter itself, its replacement or that of its storage, and optimizer steps, including
+        fused ones, are detected. :func:`freeze` enables this for a whole model.
     device, dtype
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
-    State dicts load from and into ``torch.nn.Linear``.
+    State dicts are interchangeable with those of ``torch.nn.Linear``.
 
     Examples
     --------
@@ -132,11 +132,11 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         return run_linear(input, weight, bias, self._row)
 
     def repack(self) -> None:
-        """Forget the packed weight, after a write that torch did not report; the next call packs it again."""
+        """Discard the packed weight, after a write that torch did not report; the next call packs it again."""
         packing.forget(self)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode as ``torch.nn.Module`` does; training frees the packed weight and ends what `freeze` did."""
+        """Set the mode as ``torch.nn.Module`` does; training mode frees the packed weight and undoes `freeze`."""
         super().train(mode)
         if mode:
             packing.unfreeze(self)
@@ -172,12 +172,12 @@ def _row_of(activation: Any, approximate: str) -> Activation | None:
 
 
 class MLP(torch.nn.Module):  # type: ignore[misc]
-    """Two linear layers with an activation between them; in training, its gradient is part of the second one's product.
+    """Two linear layers with an activation, whose gradient is fused into the second layer's gradient product.
 
     Parameters
     ----------
     in_features, hidden_features
-        Extents; the hidden layer has ``hidden_features``.
+        Sizes of the input and of the hidden layer.
     out_features
         ``in_features`` by default.
     activation, approximate
@@ -187,8 +187,8 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
 
     Notes
     -----
-    The layers are ``fc1`` and ``fc2``. They are called one after the other where a hook, a parametrization or another
-    module in their place must see them.
+    The layers are ``fc1`` and ``fc2``. They are called separately if a hook, a parametrization or a replacement module
+    must observe them.
 
     Examples
     --------
@@ -256,21 +256,21 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class GatedMLP(torch.nn.Module):  # type: ignore[misc]
-    """``down(activation(gate(x)) * up(x))``, gate and up in one product, as Llama, Qwen and Gemma use it.
+    """``down(activation(gate(x)) * up(x))`` with gate and up in one product, as in Llama, Qwen and Gemma.
 
     Parameters
     ----------
     hidden_size, intermediate_size
-        Extents of the outside and the inside.
+        Sizes of the input and output, and of the intermediate layer.
     activation, approximate
-        Of the gate.
+        Activation of the gate, as for :class:`Linear`.
     bias, pack, device, dtype
         As for :class:`Linear`.
 
     Notes
     -----
     Its state dict has the names of those models: ``gate_proj.weight``, ``up_proj.weight`` and ``down_proj.weight``. The
-    module itself holds gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both.
+    module itself stores gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both.
 
     Examples
     --------

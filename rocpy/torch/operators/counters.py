@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Counts of the products that ran through rocpy.torch, for programs and tests that want to know that they did."""
+"""Counts of the products that rocpy.torch computed, for programs and tests that check this."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _lock = threading.Lock()
 
 @dataclass(eq=False)
 class Counters:
-    """What was computed while it was open; a context manager.
+    """Counts of what was computed while it was open; a context manager.
 
     Parameters
     ----------
     layers
         Forward products of linear layers.
     activations
-        Those of them that were given their activation.
+        Those of them with an activation.
     fused
         Those of them whose activation was an epilogue of the product; for the others, counted by :attr:`fallbacks`,
-        torch's function ran on its result.
+        torch's function was applied to the result.
     packed
         Those of the layers' products that read a packed weight.
     matmuls
-        Products of ``rocpy.matmul`` that went through torch's operators. Gradients do where torch compiled them, or
-        records them for a second derivative.
+        Products of ``rocpy.matmul`` computed by torch operators, including gradients that torch compiled or recorded
+        for a second derivative.
     grouped
         Grouped products: two for each call of a model's experts, and those of their gradients.
     gradients
         All other products of gradients.
     fused_gradients
-        Those of them that carried an activation's derivative or a bias' sum.
+        Those of them that included an activation's derivative or a bias gradient.
     """
 
     layers: int = 0
@@ -54,16 +54,16 @@ class Counters:
 
     @property
     def products(self) -> int:
-        """How many products ran in all."""
+        """Total number of products."""
         return self.layers + self.matmuls + self.grouped + self.gradients
 
     @property
     def fallbacks(self) -> int:
-        """How many activations were torch's function after the product."""
+        """Number of activations that torch computed after the product."""
         return self.activations - self.fused
 
     def reset(self) -> None:
-        """Start again from nothing."""
+        """Reset all counts to 0."""
         with _lock:
             for field in fields(self):
                 setattr(self, field.name, 0)
@@ -98,17 +98,17 @@ def count_gradients(d: Tensor, **added: int) -> None:
 
 
 def counters() -> Counters:
-    """Return counters of the products that run while they are open, in all threads.
+    """Return counters of the products that run while they are active, in all threads.
 
     Returns
     -------
     Counters
-        All zero; a context manager that counts from its beginning to its end. They may be nested.
+        A context manager that counts from the beginning of its block to the end. Counters may be nested.
 
     Notes
     -----
-    What torch's compiler or autograd runs is counted where it runs: a compiled graph when it is called, a gradient
-    when ``backward`` computes it.
+    Products that torch's compiler or autograd runs are counted when they run: those of a compiled graph when it is
+    called, those of a gradient when ``backward`` computes it.
 
     Examples
     --------

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rocpy.blaslt.front.function import matmul
 from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.epilogues._expression import Builder
-from rocpy.epilogues._gradient import gradient_of
+from rocpy.epilogues.expressions.expression import Builder
+from rocpy.epilogues.expressions.gradient import gradient_of
 from rocpy.torch.operators.activations import ACTIVATIONS
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix, linear_backward

@@ -13,8 +13,8 @@ from torch import Tensor
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.epilogues import Expression
-from rocpy.epilogues._evaluate import evaluate
-from rocpy.epilogues._gradient import gradient_of
+from rocpy.epilogues.expressions.evaluate import evaluate
+from rocpy.epilogues.expressions.gradient import gradient_of
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.kernels import custom_kernel
 from rocpy.torch.operators.products import product, record_product
@@ -147,7 +147,7 @@ def _zeros(grad: Tensor | None, first: Tensor) -> Tensor:
 
 def _with_product(expression: Expression) -> Expression:
     """Return an expression whose results are followed by the product itself."""
-    from rocpy.epilogues._expression import Builder
+    from rocpy.epilogues.expressions.expression import Builder
 
     builder = Builder(expression.inputs)
     copies = builder.copy(expression)

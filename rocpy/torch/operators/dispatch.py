@@ -45,8 +45,8 @@ def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _check_tensor(x: Any, name: str) -> None:
     if x is not None and not isinstance(x, (Tensor, Proxy)):
         raise InvalidOperandError(
-            f"{name}: got {type(x).__name__} beside torch tensors that need autograd, a transform or a compiler; "
-            "pass a torch tensor"
+            f"{name}: got {type(x).__name__} together with torch tensors that need autograd, a transform or a "
+            "compiler; pass a torch tensor"
         )
 
 
@@ -56,7 +56,7 @@ def _refuse_tangents(**operands: Any) -> None:
     for name, operand in operands.items():
         if isinstance(operand, Tensor) and forward_ad.unpack_dual(operand).tangent is not None:
             raise UnsupportedError(
-                f"{name}: it carries a tangent of forward mode, which the fused product does not compute; use torch's "
+                f"{name}: it carries a forward-mode tangent, which the fused product does not propagate; use torch's "
                 f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
                 "needed"
             )
@@ -65,7 +65,7 @@ def _refuse_tangents(**operands: Any) -> None:
 def _sole(aux: dict[str, Any]) -> Any:
     values = [value for key, value in aux.items() if key.endswith("_aux")]
     if len(values) != 1:
-        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
+        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux")
     return values[0]
 
 

@@ -13,7 +13,7 @@ from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.epilogues._evaluate import is_number
+from rocpy.epilogues.expressions.evaluate import is_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.custom_products import composed, operator
 from rocpy.torch.operators.grouped import covered_by, grouped
@@ -50,8 +50,8 @@ def custom_product(
     for name, value in named.items():
         if not is_number(value) and not isinstance(value, Tensor):
             raise InvalidOperandError(
-                f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
-                "transform or a compiler; pass a torch tensor"
+                f"epilogue_inputs[{name!r}]: got {type(value).__name__} together with torch tensors that need "
+                "autograd, a transform or a compiler; pass a torch tensor"
             )
     if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
         # A changed number would be another graph each time: the graph makes a tensor of it.

@@ -80,7 +80,7 @@ def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
         if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
             raise UnsupportedError(
                 f"{operator}: an operand carries a tangent of forward-mode differentiation, which rocpy's products do "
-                "not pass on; use reverse mode, or torch's own product there"
+                "not propagate; use reverse mode, or torch's own product there"
             )
 
 

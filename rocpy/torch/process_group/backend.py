@@ -378,7 +378,7 @@ class RocpyProcessGroup(BackendSurface):
         if output.dtype != input.dtype or output.shape[1:] != input.shape[1:] or not output.ndim:
             raise InvalidProblemError(
                 f"input: {tuple(input.shape)} of {input.dtype}, output: {tuple(output.shape)} of {output.dtype}; they "
-                "differ in the first axis alone"
+                "may differ in the first axis only"
             )
         takes = self._splits("output", output, output_splits)
         sends = self._splits("input", input, input_splits)
@@ -400,7 +400,7 @@ class RocpyProcessGroup(BackendSurface):
         if len(splits) != size or sum(splits) != rows or any(count < 0 for count in splits):
             said = f"splits {splits}" if sizes else f"no splits, and {size} ranks"
             raise InvalidProblemError(
-                f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all"
+                f"{name}: {rows} rows, {said}: pass one number of rows for each rank, with the sum {rows}"
             )
         return splits
 

@@ -100,7 +100,9 @@ def dense(tensor: Tensor) -> Tensor:
     if tensor.is_quantized:
         raise InvalidOperandError(f"tensor: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
     if tensor.is_meta:
-        raise InvalidOperandError("tensor: is on the meta device, which has no memory; make one with torch.empty_like")
+        raise InvalidOperandError(
+            "tensor: is on the meta device, which has no memory; create one with torch.empty_like"
+        )
     return tensor.detach()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A model frozen for inference: the weights of its layers packed once, until it trains again."""
+"""Freezing of a model for inference: the weights of its layers are packed once, until it is trained again."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["FreezeReport", "freeze"]
 
 @dataclass(eq=False)
 class FreezeReport:
-    """What :func:`rocpy.torch.freeze` did.
+    """The result of :func:`rocpy.torch.freeze`.
 
     Parameters
     ----------
     frozen
         Names of the layers whose weight is packed.
     not_frozen
-        Layers that compute with their weight as it is, and why.
+        Layers that read their weight unpacked, with the reason.
     packed_bytes
-        How much memory the packed weights take beside the parameters.
+        Memory of the packed weights, in addition to that of the parameters.
     """
 
     frozen: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class FreezeReport:
     _layers: list[Any] = field(default_factory=list, repr=False)
 
     def undo(self) -> None:
-        """Free the packed weights and let the layers compute with their parameters; a second call does nothing."""
+        """Free the packed weights and let the layers read their parameters again; a second call has no effect."""
         layers, self._layers = self._layers, []
         for layer in layers:
             packing.unfreeze(layer)
@@ -68,40 +68,41 @@ class FreezeReport:
 
 
 def freeze(model: torch.nn.Module) -> FreezeReport:
-    """Pack the weights of a model's layers for inference: a promise that they do not change unreported.
+    """Pack the weights of a model's layers for inference; they must not change in ways that torch does not report.
 
     Parameters
     ----------
     model
-        In eval mode, with layers of this package: made of :class:`Linear`, :class:`MLP` and :class:`GatedMLP`, or
-        changed by :func:`replace_linear`.
+        A model in eval mode with layers of this package: :class:`Linear`, :class:`MLP` and :class:`GatedMLP`, or layers
+        replaced by :func:`replace_linear`.
 
     Returns
     -------
     FreezeReport
-        Which layers are packed, which are not and why, and the memory that this takes; ``undo()`` takes it back.
+        Which layers are packed, which are not and why, and the memory used; ``undo()`` reverses it.
 
     Raises
     ------
     InvalidOperandError
-        If ``model`` is no module.
+        If ``model`` is not a module.
     InvalidProblemError
         If it, or a layer of it, is in training mode, or it has no layer of this package.
 
     Notes
     -----
-    Packed weights take the weights' memory a second time, where the platform packs; elsewhere nothing is packed.
-    They are used where nothing is recorded: under ``torch.no_grad()`` or ``torch.inference_mode()``, or with parameters
-    that require no gradient.
+    Packed weights take the weights' memory a second time; if the platform does not pack weights, nothing is packed.
+    They are used only if autograd records nothing: under ``torch.no_grad()`` or ``torch.inference_mode()``, or with
+    parameters that require no gradient.
 
-    ``train()`` of the model or of a layer ends this for the layers concerned, and frees their memory; ``eval()``
-    does not freeze again. Copies of a frozen model are frozen; a pickled one packs when it is first called.
+    ``train()`` on the model or on a layer undoes this for the layers concerned and frees their packed weights;
+    ``eval()`` does not freeze again. Copies of a frozen model are frozen; an unpickled one packs its weights when it is
+    first called.
 
-    A change that torch reports is read at the next call: a write to a parameter, ``load_state_dict`` also with
-    ``assign=True``, another parameter or storage in its place, ``torch.utils.swap_tensors``, a step of an optimizer,
-    also of a fused or compiled one. Writes through ``weight.data``, a numpy view or a pointer, and functions of
-    ``torch.optim`` that are called without an optimizer, are not noticed: call :meth:`Linear.repack` after them. With
-    ``ROCPY_DEBUG=1`` each product looks, and warns.
+    Changes that torch reports take effect at the next call: writes to a parameter, ``load_state_dict`` (also with
+    ``assign=True``), replacing the parameter or its storage, ``torch.utils.swap_tensors``, and optimizer steps,
+    including fused and compiled ones. Writes through ``weight.data``, a numpy view or a pointer, and functions of
+    ``torch.optim`` called without an optimizer, are not detected: call :meth:`Linear.repack` after them. With
+    ``ROCPY_DEBUG=1`` each product checks, and warns.
 
     Examples
     --------
@@ -143,9 +144,9 @@ def _freeze(layer: Linear, report: FreezeReport) -> str | None:
     if weight.is_meta:
         return "its weight has no memory yet"
     if weight.is_inference():
-        return "its weight was made in inference mode, where changes are not counted"
+        return "its weight was created in inference mode, where changes are not counted"
     if packing.is_sharded(layer):
-        return "its weight is gathered anew for each call, by torch.distributed.fsdp.fully_shard"
+        return "its weight is gathered again for each call, by torch.distributed.fsdp.fully_shard"
     packed = packing.pack(layer, weight)
     if packed is None:
         return f"its weight has {weight.dim()} axes"

@@ -36,7 +36,7 @@ _is_dynamo = torch.compiler.is_dynamo_compiling
 def refusal(base: type) -> str | None:
     """Return why there cannot be a subclass of a class without code of its own running; ``None`` where there can."""
     if type(base) is not type or type(base.__init_subclass__) is MethodType:
-        return "its class runs code of its own when a subclass is made"
+        return "its class runs code of its own when it is subclassed"
     return None
 
 

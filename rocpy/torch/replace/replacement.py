@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lets rocpy compute the linear layers of a model that exists: in place, reported, and undone on demand."""
+"""Replacement of the linear layers of an existing model: in place, with a report that can undo it."""
 
 from __future__ import annotations
 
@@ -31,44 +31,45 @@ _FAST_PATH = "activation_relu_or_gelu"
 def replace_linear(
     model: nn.Module, *, fuse: bool = True, pack: bool = False, skip: Iterable[str] | Callable[..., bool] = ()
 ) -> ReplaceReport:
-    """Let rocpy compute the linear layers and experts of a model, and layers that an activation follows with it.
+    """Let rocpy compute the linear layers and experts of a model, with the activations that follow them.
 
     Parameters
     ----------
     model
-        Changed in place: its modules, parameters, hooks, names and state dict stay the same objects, in the same mode
-        and on the same device. Only the class of a layer, and of a block that is fused, becomes a subclass of it.
+        Changed in place: its modules, parameters, hooks, names, state dict, mode and devices are unchanged. Only the
+        class of a layer, or of a fused block, becomes a subclass of its original class.
     fuse
-        Whether to compute layer and activation in one call, in blocks whose code has no branches: it calls its own
-        submodules and torch's functions and returns.
+        Whether to compute a layer and its activation in one call, in blocks whose code has no branches and only calls
+        its own submodules and torch's functions.
     pack
-        Whether the layers, in eval mode and where nothing is recorded, keep their weights packed a second time; see
-        :class:`Linear`. A write through ``.data``, by which PEFT merges its adapters, is not noticed by a packed layer.
+        Whether the layers keep packed copies of their weights in eval mode; see :class:`Linear`. A write through
+        ``.data``, with which PEFT merges its adapters, is not detected by a packed layer.
     skip
-        Names of layers to leave alone, ``*`` matching any part (``"lm_head"``, ``"*.attention.*"``), or a function
-        that takes name and module.
+        Names of layers to leave unchanged, with ``*`` as wildcard (``"lm_head"``, ``"*.attention.*"``), or a function
+        of name and module.
 
     Returns
     -------
     ReplaceReport
-        What was replaced, fused, and left as it was with the reason; prints as a table, ``undo()`` takes it all back.
+        What was replaced, what was fused, and what was left unchanged, with the reason; prints as a table. ``undo()``
+        reverses everything.
 
     Raises
     ------
     InvalidOperandError
-        If ``model`` is no module.
+        If ``model`` is not a module.
 
     Notes
     -----
-    No formula is changed: an activation is fused if its function, or the formula in its own code, is one of relu, gelu
-    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. The
-    block's own code decides at each call: a hook, a patch, a parametrization or an adapter that comes later is seen
-    when it is next called, and the pair runs as two calls. Nothing is run to find out what a block does.
+    Formulas do not change: an activation is fused if its function, or the formula in its code, is relu, gelu (either
+    form), silu or sigmoid. Results differ from torch's by rounding, because sums are computed in a different order.
+    Whether a pair is fused is decided at each call: after a hook, a patch, a parametrization or an adapter is added, it
+    runs as two calls. Nothing is executed to analyse a block.
 
-    Experts are replaced where transformers describes their class by ``use_experts_implementation``, as it does those of
-    Mixtral, OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
+    Experts are replaced if transformers decorates their class with ``use_experts_implementation``, as for Mixtral,
+    OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
 
-    Call it while no other thread runs or changes the model.
+    No other thread may run or change the model during the call.
 
     Examples
     --------
@@ -140,7 +141,7 @@ def _judge(module: nn.Module) -> str | None:
     cls = type(module)
     if isinstance(module, nn.Linear):
         if isinstance(module, Linear):
-            return "rocpy computes it already"
+            return "rocpy already computes it"
         if cls is nn.modules.linear.NonDynamicallyQuantizableLinear:
             return "nn.MultiheadAttention reads its weight itself"
         if cls is not nn.Linear and not _is_parametrized_linear(module):
@@ -158,7 +159,7 @@ def _judge(module: nn.Module) -> str | None:
     if transformers is not None and isinstance(module, transformers.Conv1D):
         return "its weight is (in, out), which nn.Linear's names do not fit"
     if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
-        return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"
+        return f"not an nn.Linear: quantized, or a layer of another package ({cls.__module__})"
     return None
 
 
@@ -183,7 +184,7 @@ def _judge_own_weights(module: nn.Module, size: int, obstacle: str) -> str | Non
     weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in expert_weights.items())
     part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
     why = f"; {obstacle}" if obstacle else ""
-    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters{why}"
+    return f"its weights are not in an nn.Linear: {weights}, {part} of the model's parameters{why}"
 
 
 def _is_parametrized_linear(module: nn.Module) -> bool:
@@ -269,7 +270,7 @@ def _fast_paths(modules: list[tuple[str, nn.Module]]) -> dict[nn.Module, str]:
                     if hasattr(layer, name):
                         refused[getattr(layer, name)] = (
                             "the encoder makes nested tensors of padded input and reads the weight itself; "
-                            "make it with enable_nested_tensor=False"
+                            "create it with enable_nested_tensor=False"
                         )
     return refused
 
@@ -281,7 +282,7 @@ def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
     before = module.__dict__[_FAST_PATH]
     if before:
         module.__dict__[_FAST_PATH] = 0
-        note = "encoder layers take no fast path of torch's in inference, which would bypass replaced layers"
+        note = "encoder layers do not take torch's fast path in inference, which would bypass replaced layers"
         if note not in report.notes:
             report.notes.append(note)
         report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What replace_linear did to a model: a table, JSON, and the way back."""
+"""The report of replace_linear: a table, JSON, and undo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Experts", "Fused", "Left", "ReplaceReport", "Replaced"]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A linear layer that rocpy computes now."""
+    """A linear layer that rocpy now computes."""
 
     name: str
     in_features: int
@@ -27,9 +27,9 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """A module of experts that rocpy computes by grouped products now.
+    """A module of experts that rocpy now computes with grouped products.
 
-    ``share`` is the part of the model's parameters that they are, in percent.
+    ``share`` is their share of the model's parameters, in percent.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A layer that is computed together with the activation behind it.
+    """A layer that is computed together with the activation that follows it.
 
-    ``inside`` tells whether the activation is an epilogue of the product, without and with a gradient; otherwise
+    ``inside`` states whether the activation is an epilogue of the product, without and with a gradient; otherwise
     torch's function overwrites the product's result.
     """
 
@@ -58,7 +58,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that stayed as it was, and why."""
+    """Something that was left unchanged, and why."""
 
     name: str
     kind: str
@@ -67,22 +67,22 @@ class Left:
 
 @dataclass(eq=False)
 class ReplaceReport:
-    """What :func:`rocpy.torch.replace_linear` did.
+    """The result of :func:`rocpy.torch.replace_linear`.
 
     Parameters
     ----------
     replaced
         Layers that rocpy computes.
     fused
-        Those of them that are computed with their activation.
+        Those of them that are fused with their activation.
     experts
         Modules of experts that rocpy computes, each with its share of the model's parameters.
     not_replaced
-        Modules with a matrix product of their own that stayed as they were.
+        Modules with a matrix product that were left unchanged.
     not_fused
-        Blocks, or layers of an ``nn.Sequential``, whose activation is computed by itself.
+        Blocks, or layers of an ``nn.Sequential``, whose activation is computed separately.
     notes
-        What no longer works, or works otherwise, with the model as it is now.
+        Features that no longer work, or work differently, with the changed model.
     """
 
     replaced: list[Replaced] = field(default_factory=list)
@@ -94,9 +94,9 @@ class ReplaceReport:
     _restore: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     def undo(self) -> None:
-        """Make the modules what they were: the same objects, with the parameters that they have now.
+        """Restore the modules: the same objects, with the current values of their parameters.
 
-        A second call does nothing.
+        A second call has no effect.
         """
         steps, self._restore = self._restore, []
         for restore in reversed(steps):

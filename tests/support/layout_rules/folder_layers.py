@@ -46,6 +46,21 @@ LAYERS = {
         {"compiler", "replace"},
         {"__init__"},
     ),
+    "rocpy.epilogues": (
+        {"expressions"},
+        {"tracing"},
+        {"_custom"},
+        {"_ready", "lowering"},
+        {"__init__"},
+    ),
+    "rocpy.distributed": (
+        {"_ranks", "_spans"},
+        {"_overlap"},
+        {"_sharded"},
+        {"_autograd"},
+        {"_linear"},
+        {"__init__"},
+    ),
     "rocpy.rccl": (
         {"model"},
         {"engine", "carriers"},
@@ -172,6 +187,9 @@ def layer_of(package: str, name: str) -> str:
     {"rocpy/torch/operators/bad.py": "from rocpy.torch.layers.modules import Linear\n"},
     {"rocpy/torch/layers/bad.py": "import rocpy.torch\n"},
     {"rocpy/rccl/engine/bad.pyx": "from rocpy.rccl.handles.communicator cimport Handle\n"},
+    {"rocpy/epilogues/expressions/bad.py": "from rocpy.epilogues.tracing.trace import trace\n"},
+    {"rocpy/epilogues/tracing/bad.py": "def late():\n    from rocpy.epilogues import Expression\n"},
+    {"rocpy/distributed/_sharded.py": "from rocpy.distributed._linear import column_linear\n"},
 )
 def layers_import_downwards(tree: Tree) -> Iterator[str]:
     """The folders of a library have an order, too: none imports what is above it or beside it."""

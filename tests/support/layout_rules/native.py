@@ -52,16 +52,28 @@ def platform_includes_contract_and_itself(tree: Tree) -> Iterator[str]:
 
 LAYER = re.compile(r"rocpy_layer\(\s*\w+\s+([\w/]+)")
 LAYERED = ("csrc/core/", "csrc/platforms/host/")
+LIBRARY = re.compile(r"^ROCPY_LIBRARY\((\w+)", re.MULTILINE)
 
 
-@rule({"csrc/core/bad.cpp": ""}, {"csrc/core/bad/bad.hpp": ""}, {"csrc/platforms/host/hip/bad.cpp": ""})
+@rule(
+    {"csrc/core/bad.cpp": ""},
+    {"csrc/core/bad/bad.hpp": ""},
+    {"csrc/platforms/host/hip/bad.cpp": ""},
+    {"csrc/platforms/host/novelty/bad.cpp": ""},
+)
 def csrc_files_are_in_layers(tree: Tree) -> Iterator[str]:
-    """A C++ file lies in a folder that its library's CMakeLists.txt orders by `rocpy_layer()` and names it."""
+    """A C++ file lies in a folder that its library's CMakeLists.txt orders by `rocpy_layer()` and names it.
+
+    The folder of a library of the host platform, named in libraries.def, is a layer of all of its sources.
+    """
+    libraries = set(LIBRARY.findall(tree["csrc/abi/libraries.def"]))
     for root in LAYERED:
         lists = "".join(text for _, text in matching(tree, root, suffixes=("CMakeLists.txt", ".cmake")))
         layers = {*LAYER.findall(lists), "gemm/kernels"}  # compiled once for each instruction set
         for path, _ in matching(tree, root, suffixes=(".cpp", ".hpp")):
             folder, _, name = path.removeprefix(root).rpartition("/")
+            if folder not in layers and folder in libraries and root == "csrc/platforms/host/":
+                continue
             if folder not in layers:
                 yield f"{path}: its folder is no layer of {root}CMakeLists.txt"
             elif name.endswith(".cpp") and name not in lists:

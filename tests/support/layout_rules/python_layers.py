@@ -41,7 +41,7 @@ OPTIONAL = {
     "numba": re.compile(
         r"^rocpy/cooperative/(numba/\w+|cpu/(compile|entry)|amdgpu/(target|library_calls|primitives|sort|link|numba_hip))\.py$"
     ),
-    "triton": re.compile(r"^rocpy/epilogues/\w*triton\w*\.py$"),
+    "triton": re.compile(r"^rocpy/epilogues/lowering/triton\w*\.py$"),
     "cupy": re.compile(r"^rocpy/compat/nccl/interop/cupy\.py$"),
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+(.*)|c?import\s+([\w., ]+))")

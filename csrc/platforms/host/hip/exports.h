@@ -9,8 +9,8 @@
 #define ROCPY_HOST_API extern "C" __attribute__((visibility("default")))
 
 #define ROCPY_FUNCTION(library, result, name, parameters, since) ROCPY_HOST_API result rocpy_host_##name parameters;
-#include "functions.def"
 #include "hip_programs.def"
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 
 /* A stand-in of the ROCm tree was asked for what nothing here has: counted, and written to ROCPY_HOST_REPORT. */

@@ -8,6 +8,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <limits>
+#include <string_view>
 
 #include "environment.h"
 #include "exports.h"
@@ -34,19 +36,31 @@ const Window &choose() {
   return windows[0];
 }
 
-// HIP's rows count versions as major * 10000 + minor * 100.
-int presented_hip() { return window().hip / 1000; }
-int presented_hipblaslt() { return window().hipblaslt; }
-int presented_rccl() { return window().rccl; }
-int presented_hiprtc() { return presented_hip(); }  // none is there; its rows count as HIP's
+// The version to which a library's rows are compared. Some count HIP's, as major * 10000 + minor * 100; a library whose
+// version does not depend on the release has all of its rows.
+int presented(std::string_view library) {
+  if (library == "hipblaslt") return window().hipblaslt;
+  if (library == "rccl") return window().rccl;
+  constexpr struct {
+    std::string_view name, releases;
+  } libraries[] = {
+#define ROCPY_LIBRARY(name, stem, presence, releases, ...) {#name, #releases},
+#include "libraries.def"
+#undef ROCPY_LIBRARY
+  };
+  for (const auto &row : libraries) {
+    if (row.name == library && row.releases == "hip") return window().hip / 1000;
+  }
+  return std::numeric_limits<int>::max();
+}
 
 constexpr struct {
   const char *name;
-  int (*presented)();
+  std::string_view library;
   int since;
 } rows[] = {
-#define ROCPY_FUNCTION(library, result, name, parameters, since) {#name, presented_##library, since},
-#include "functions.def"
+#define ROCPY_FUNCTION(library, result, name, parameters, since) {#name, #library, since},
+#include "libraries.def"
 #undef ROCPY_FUNCTION
 };
 
@@ -69,7 +83,7 @@ hipError_t rocpy_host_rocpyExtRowIsHidden(const char *function, int *hidden) {
   *hidden = 0;
   for (const auto &row : rocpy_host::rows) {
     if (std::strcmp(row.name, function) != 0) continue;
-    *hidden = row.since > row.presented();
+    *hidden = row.since > rocpy_host::presented(row.library);
     return hipSuccess;
   }
   return hipErrorInvalidValue;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CuPy's arrays in RCCL's memory, as nccl4py makes them; CuPy is imported when one is asked for."""
+"""CuPy arrays in RCCL's memory, as in nccl4py; CuPy is imported when the first one is created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["empty", "resolve_array"]
 
 @translated
 def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F"] = "C") -> Any:
-    """Make an array of CuPy's in memory of RCCL's (ncclMemAlloc), for `register_buffer` or `register_window`.
+    """Create a CuPy array in RCCL's memory (ncclMemAlloc), for `register_buffer` or `register_window`.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F
     Returns
     -------
     cupy.ndarray
-        Uninitialised, on the thread's current device; the memory is given back with the last array of it.
+        Uninitialised, on the thread's current device; the memory is freed with the last array that uses it.
 
     Raises
     ------
     NcclInvalid
-        The shape, dtype or order cannot be had.
+        The shape, dtype or order is not supported.
     MissingPackageError
-        There is no CuPy.
+        CuPy is not installed.
     """
     try:
         import cupy
@@ -63,12 +63,12 @@ def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F
 def resolve_array(array: ArrayLike) -> tuple[int, int, NcclDataType, int]:
     """Return how an array is described to RCCL: address, number of elements, type, device.
 
-    Any array that speaks DLPack or the CUDA array interface will do; CuPy need not be installed.
+    Any array with DLPack or the CUDA array interface is accepted; CuPy need not be installed.
 
     Raises
     ------
     NcclInvalid
-        It is no array, is not contiguous, or RCCL has no such type.
+        It is not an array, is not contiguous, or RCCL has no such type.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""torch's tensors in RCCL's memory, as nccl4py makes them; torch is imported when one is asked for."""
+"""torch tensors in RCCL's memory, as in nccl4py; torch is imported when the first one is created."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ def empty(
     device: torch.device | int | str | None = None,
     morder: Literal["C", "F"] = "C",
 ) -> torch.Tensor:
-    """Make a tensor in memory of RCCL's (ncclMemAlloc), for `register_buffer` or `register_window`.
+    """Create a tensor in RCCL's memory (ncclMemAlloc), for `register_buffer` or `register_window`.
 
     Parameters
     ----------
     *size
         Its shape, as numbers or as one sequence.
     dtype
-        torch's default by default.
+        Dtype; torch's default dtype by default.
     device
-        Whose memory; the thread's current device by default.
+        Device of the memory; the thread's current device by default.
     morder
         ``"C"``, or ``"F"``, by whose strides the first axis is contiguous.
 
     Returns
     -------
     torch.Tensor
-        Uninitialised; the memory is given back with the last tensor of it. On the host platform it is CPU memory.
+        Uninitialised; the memory is freed with the last tensor that uses it. On the host platform it is CPU memory.
 
     Raises
     ------
     NcclInvalid
-        The shape, dtype, device or order cannot be had.
+        The shape, dtype, device or order is not supported.
     MissingPackageError
-        There is no torch.
+        torch is not installed.
 
     Examples
     --------
@@ -104,9 +104,9 @@ def resolve_tensor(tensor: torch.Tensor) -> tuple[int, int, NcclDataType, int]:
     Raises
     ------
     NcclInvalid
-        It is no tensor, is not contiguous, or RCCL has no such type.
+        It is not a tensor, is not contiguous, or RCCL has no such type.
     MissingPackageError
-        There is no torch.
+        torch is not installed.
     """
     if not isinstance(tensor, _torch().Tensor):
         raise NcclInvalid(f"tensor: got {type(tensor).__name__}, expected a torch.Tensor")

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Expressions as data: their operations and types, their values on arrays, and their gradients."""

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: MIT
+"""The value of an expression on arrays, by the operations of the framework that they belong to."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
+from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
+from rocpy.epilogues.expressions.expression import Expression, Node
+from rocpy.epilogues.expressions.types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
+from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+__all__ = ["evaluate", "is_number", "reduced", "type_of"]
+
+
+def type_of(value: Any, name: str) -> tuple[str, int]:
+    """Return the type of an input's elements, and its rank class."""
+    if isinstance(value, (bool, np.bool_)):
+        return "bool", NUMBER
+    if isinstance(value, (int, np.integer)):
+        return "int64", NUMBER
+    if isinstance(value, (float, np.floating)):
+        return "float32", NUMBER
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None or dtype is None:
+        raise InvalidOperandError(f"{name}: got {type(value).__name__}; pass an array or a number")
+    return name_of(dtype, name), ARRAY if len(shape) else ZERO_DIM
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of Python or numpy, which has no memory that a kernel could read."""
+    return isinstance(value, (bool, int, float, np.generic))
+
+
+@default_arithmetic
+def evaluate(
+    expression: Expression, x: Any, inputs: Mapping[str, Any], x_type: str | None = None, out_types: Any = None
+) -> tuple[Any, ...]:
+    """Return the results of an expression as arrays of x's framework.
+
+    ``x_type`` is the type that the product counts as in promotions; x itself may be wider. ``out_types`` replaces the
+    types of the results.
+    """
+    if isinstance(x, Buffer):
+        wide_results = evaluate(expression, x.to_numpy(), inputs, x_type, out_types)
+        return tuple(_buffer(value) for value in wide_results)
+    arrays = _arrays_of(x)
+    named = {name: type_of(inputs[name], name) for name in expression.used_inputs}
+    types = expression.types(name_of(x.dtype, "x") if x_type is None else x_type, named)
+    operands = {name: inputs[name] if named[name][1] == NUMBER else arrays.own(inputs[name], x) for name in named}
+    with np.errstate(all="ignore"):
+        computed: list[Any] = []
+        for position, node in enumerate(expression.nodes):
+            computed.append(_node(arrays, node, computed, types, position, x, operands))
+        results: list[Any] = []
+        for number, position in enumerate(expression.outputs):
+            wanted = types[position] if out_types is None else out_types[number]
+            result = arrays.rounded(arrays.array(computed[position], x), wanted)
+            # Results share no memory with each other, and none is a view of a larger array.
+            shared = expression.nodes[position].op == "pick" or any(result is other for other in results)
+            results.append(arrays.copy(result) if shared else result)
+    return tuple(results)
+
+
+def _node(
+    arrays: Any,
+    node: Node,
+    computed: Sequence[Any],
+    types: Sequence[str],
+    position: int,
+    x: Any,
+    inputs: Mapping[str, Any],
+) -> Any:
+    if node.op == "x":
+        return arrays.convert(x, compute_type(types[position]))
+    if node.op == "input":
+        value = inputs[node.value]
+        return value if is_number(value) else arrays.convert(value, compute_type(types[position]))
+    if node.op == "const":
+        return node.value
+    args = [computed[arg] for arg in node.args]
+    if node.op in ("cast", "cast_like"):
+        cast = arrays.cast(arrays.array(args[0], x), types[position])
+        return arrays.convert(cast, compute_type(types[position]))
+    wide = compute_type(types[position])
+    if types[position] == "bool" and node.op not in ("and", "or", "not", "where"):
+        wide = compute_type(_widest([types[arg] for arg in node.args]))
+    if node.op == "where":
+        condition = arrays.convert(arrays.array(args[0], x), "bool")
+        return arrays.run("where", condition, *(_converted(arrays, arg, wide) for arg in args[1:]))
+    if all(is_number(arg) for arg in args):
+        args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
+    args = [_converted(arrays, arg, wide) for arg in args]
+    if node.op == "interleave":
+        args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
+    if node.op == "pick":
+        return args[0][..., node.value :: 2] if _columns(args[0]) else args[0]
+    return arrays.run(node.op, *args)
+
+
+def reduced(array: Any, like: Any) -> Any:
+    """Return the sum of an array over the axes along which another one broadcast, in that one's type."""
+    if is_number(like):
+        return float(array.sum())
+    if isinstance(array, Buffer):
+        return _buffer(reduced(array.to_numpy(), values(like)))
+    shape, dtype = tuple(like.shape), name_of(like.dtype)
+    lead = len(array.shape) - len(shape)
+    axes = tuple(
+        axis for axis, extent in enumerate(array.shape) if axis < lead or (shape[axis - lead] == 1 and extent != 1)
+    )
+    if axes:
+        array = array.sum(axes).reshape(shape)
+    return _arrays_of(array).rounded(array, dtype)
+
+
+def interleaved(even: Any, odd: Any) -> Any:
+    """Return two arrays' last axes in turn, by their own framework."""
+    arrays = _arrays_of(even)
+    return arrays.run("interleave", even, arrays.own(odd, even))
+
+
+def _columns(value: Any) -> bool:
+    """Whether a value has one element per column: one per row or one for all is the same in every column."""
+    shape: tuple[int, ...] = getattr(value, "shape", ())
+    return len(shape) > 0 and bool(shape[-1] != 1)
+
+
+def _converted(arrays: Any, value: Any, dtype: str) -> Any:
+    return value if is_number(value) else arrays.convert(value, dtype)
+
+
+def _widest(names: Sequence[str]) -> str:
+    from rocpy.epilogues.expressions.types import promote
+
+    return functools.reduce(promote, names)
+
+
+class _Arrays:
+    """Operations of numpy and of modules that have its names."""
+
+    def __init__(self, module: Any, framework: Any) -> None:
+        self.module = module
+        self.framework = framework
+
+    def own(self, array: Any, x: Any) -> Any:  # noqa: ARG002 (numpy's arrays have one place)
+        """Return an array as one of this framework."""
+        if isinstance(array, Buffer) or not self.framework.owns(array):
+            return self.module.asarray(values(array))
+        return array
+
+    def array(self, value: Any, x: Any) -> Any:  # noqa: ARG002
+        """Return a number as an array without axes."""
+        return self.module.asarray(value) if is_number(value) else value
+
+    def convert(self, array: Any, dtype: str) -> Any:
+        """Return an array with its values in another type that holds them, or as numpy converts them."""
+        return array if str(array.dtype) == dtype else array.astype(_numpy_type(dtype))
+
+    def copy(self, array: Any) -> Any:
+        """Return a dense copy."""
+        return self.module.array(array, copy=True, order="C")
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        """Return an array cast as the user's function says: whole numbers toward zero, without overflow."""
+        if category(dtype) == 1 and category(name_of(array.dtype)) == 2:
+            low, high = _limits(dtype, str(array.dtype))
+            array = self.module.trunc(self.module.clip(array, low, high))
+        return self.rounded(array, dtype)
+
+    def rounded(self, array: Any, dtype: str) -> Any:
+        """Return an array rounded to a type; eight bits saturate."""
+        if str(array.dtype) == dtype:
+            return array
+        if dtype in dtypes.DTYPES:
+            return self.framework.narrow(array, dtype)
+        return self.convert(array, dtype)
+
+    def run(self, name: str, *args: Any) -> Any:
+        """Return the value of an operation."""
+        direct = _NUMPY_NAMES.get(name)
+        if direct is not None:
+            return getattr(self.module, direct)(*args)
+        return _NUMPY[name](self, *args)
+
+    def erf(self, x: Any) -> Any:
+        """Return the error function."""
+        special = self.framework.special
+        return numpy_erf(x) if special is None else special.erf(x)
+
+
+def _limits(dtype: str, held: str) -> tuple[float, float]:
+    """Return the bounds of a type of whole numbers, as numbers that a floating-point type has."""
+    info = np.iinfo(dtype)
+    low, high = float(info.min), float(info.max)
+    digits = 53 if held == "float64" else 24
+    if info.bits > digits:
+        high = math.ldexp(1.0 - 2.0**-digits, info.bits - (info.min < 0))
+    return low, high
+
+
+def numpy_erf(x: Any) -> Any:
+    """Return the error function of an array, computed in float64; numpy has none."""
+    wide = np.asarray(x, np.float64)
+    inner = np.clip(wide, -0.75, 0.75)
+    square, term, total = inner * inner, inner, inner.copy()
+    for n in range(1, 20):
+        term = term * -square / n
+        total = total + term / (2 * n + 1)
+    outer = np.copysign(1.0 - numpy_erfc(np.abs(wide)), wide)
+    result = np.where(np.abs(wide) < 0.75, 2.0 / math.sqrt(math.pi) * total, outer)
+    return np.where(np.isnan(wide), np.nan, result).astype(x.dtype)
+
+
+_NUMPY_NAMES = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "abs": "abs",
+    "minimum": "minimum", "maximum": "maximum", "exp": "exp", "log": "log", "sqrt": "sqrt", "tanh": "tanh",
+    "round": "rint", "floor": "floor", "ceil": "ceil", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and", "or": "logical_or",
+    "not": "logical_not", "where": "where",
+}  # fmt: skip
+
+
+def _never_far_left(arrays: Any, x: Any, value: Any) -> Any:
+    # At minus infinity the product would be infinity times 0; the value is 0 long before.
+    return arrays.module.where(x < -1000.0, x.dtype.type(-0.0) if hasattr(x.dtype, "type") else -0.0, value)
+
+
+def _silu(arrays: Any, x: Any) -> Any:
+    return _never_far_left(arrays, x, x * arrays.framework.sigmoid(x))
+
+
+def _gelu_tanh(arrays: Any, x: Any) -> Any:
+    inner = (x * x * 0.044715 + 1.0) * x * (2.0 * math.sqrt(2.0 / math.pi))
+    return _never_far_left(arrays, x, x * arrays.framework.sigmoid(inner))
+
+
+def _gelu(arrays: Any, x: Any) -> Any:
+    return _never_far_left(arrays, x, x * 0.5 * arrays.framework.erfc(x * -math.sqrt(0.5)))
+
+
+def _interleave(arrays: Any, even: Any, odd: Any) -> Any:
+    even, odd = arrays.module.broadcast_arrays(even, odd)
+    return arrays.module.stack([even, odd], axis=-1).reshape((*even.shape[:-1], 2 * even.shape[-1]))
+
+
+_NUMPY: dict[str, Callable[..., Any]] = {
+    "clamp": lambda arrays, x, low, high: arrays.module.minimum(arrays.module.maximum(x, low), high),
+    "relu": lambda arrays, x: arrays.module.maximum(x, 0),
+    "rsqrt": lambda arrays, x: 1.0 / arrays.module.sqrt(x),
+    "erf": lambda arrays, x: arrays.erf(x),
+    "sigmoid": lambda arrays, x: arrays.framework.sigmoid(x),
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "interleave": _interleave,
+}
+
+
+class _TorchArrays(_Arrays):
+    def own(self, array: Any, x: Any) -> Any:
+        if root(array) != "torch" and not isinstance(array, self.module.Tensor):
+            array = self.module.from_numpy(np.ascontiguousarray(values(array)))
+        return array.to(x.device) if array.device != x.device else array
+
+    def array(self, value: Any, x: Any) -> Any:
+        if not is_number(value):
+            return value
+        whole = self.module.bool if isinstance(value, bool) else self.module.int64
+        dtype = self.module.float64 if isinstance(value, float) else whole
+        return self.module.full((), value, dtype=dtype, device=x.device)
+
+    def convert(self, array: Any, dtype: str) -> Any:
+        return array.to(getattr(self.module, dtype))
+
+    def copy(self, array: Any) -> Any:
+        return array.clone(memory_format=self.module.contiguous_format)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        if category(dtype) == 1 and array.is_floating_point():
+            array = self.module.trunc(array.clamp(*_limits(dtype, str(array.dtype).removeprefix("torch."))))
+        return self.rounded(array, dtype)
+
+    def rounded(self, array: Any, dtype: str) -> Any:
+        if str(array.dtype).removeprefix("torch.") == dtype:
+            return array
+        return self.framework.narrow(array, dtype) if dtype in dtypes.DTYPES else self.convert(array, dtype)
+
+    def run(self, name: str, *args: Any) -> Any:
+        first = next(arg for arg in args if not is_number(arg))
+        if name in ("minimum", "maximum", "and", "or"):
+            args = tuple(
+                self.module.full((), arg, dtype=first.dtype, device=first.device) if is_number(arg) else arg
+                for arg in args
+            )
+        if name == "clamp":
+            low, high = args[1:]
+            if is_number(low) != is_number(high):
+                low, high = (
+                    self.module.full((), one, dtype=first.dtype, device=first.device) if is_number(one) else one
+                    for one in (low, high)
+                )
+            return self.module.clamp(args[0], low, high)
+        functional = self.module.nn.functional
+        if name == "where":
+            wanted = next((arg.dtype for arg in args[1:] if not is_number(arg)), None)
+            if wanted is None:
+                args = (args[0], *(self.module.full((), float(one), device=first.device) for one in args[1:]))
+            return self.module.where(*args)
+        if name in ("silu", "gelu"):
+            return getattr(functional, name)(*args)
+        if name == "gelu_tanh":
+            return functional.gelu(*args, approximate="tanh")
+        if name == "interleave":
+            even, odd = self.module.broadcast_tensors(*args)
+            return self.module.stack([even, odd], dim=-1).flatten(-2)
+        if is_number(args[0]) and name in _TORCH_TENSOR_FIRST:
+            args = (self.module.full((), args[0], dtype=first.dtype, device=first.device), *args[1:])
+        return getattr(self.module, _TORCH_NAMES.get(name, name))(*args)
+
+
+_TORCH_NAMES = {"and": "logical_and", "or": "logical_or", "not": "logical_not"}
+_TORCH_TENSOR_FIRST = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
+
+
+def _numpy_type(dtype: str) -> Any:
+    return dtypes.lookup(dtype).numpy if dtype in dtypes.DTYPES else np.dtype(dtype)
+
+
+@functools.cache
+def _arrays(name: str, framework: Any) -> _Arrays:
+    return (_TorchArrays if name == "torch" else _Arrays)(framework.module, framework)
+
+
+def _arrays_of(x: Any) -> _Arrays:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        from rocpy.blaslt.arrays.framework import _framework
+
+        return _arrays("torch", _framework("torch"))
+    if not hasattr(x, "dtype"):
+        raise UnsupportedError(f"x: got {type(x).__name__}; pass an array")
+    return _arrays("numpy" if isinstance(x, np.ndarray) else root(x), framework_of(x))
+
+
+def _buffer(array: Any) -> Buffer:
+    buffer = Buffer(array.shape, array.dtype)
+    buffer.copy_from(np.ascontiguousarray(array))
+    return buffer

@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: MIT
+"""An epilogue as data: a graph of operations on the product and on named inputs, with constants folded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rocpy.epilogues.expressions.operations import OPERATIONS
+from rocpy.epilogues.expressions.types import ARRAY, NAMES, NUMBER, category, result_type
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["Builder", "Expression", "Node", "with_bias"]
+
+FORMAT = 1
+Number = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: its name, the places of its operands, and an attribute.
+
+    The attribute is the name of an ``input``, the value of a ``const``, the type of a ``cast``, the lane of a ``pick``.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    value: Any = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from others; 1, 1.0 and True are three constants, and -0.0 is not 0.0."""
+        return self.op, self.args, type(self.value).__name__, repr(self.value)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expression:
+    """A graph of operations on the product ``x`` and on named inputs.
+
+    Parameters
+    ----------
+    inputs
+        Names of the inputs, in order.
+    nodes
+        The operations; operands come before those that use them.
+    outputs
+        Places of the results among the nodes.
+    single
+        Whether there is one result, not a tuple of them.
+    defaults
+        Values of the inputs that may be left out, by name.
+    name
+        What it is called; two that differ in the name alone are equal.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> @rocpy.epilogue
+    ... def scaled(x, scale):
+    ...     return x * scale + 1.0
+    >>> print(scaled.expression)
+    scaled(x, scale) = x * scale + 1.0
+    >>> rocpy.epilogues.Expression.from_json(scaled.expression.to_json()) == scaled.expression
+    True
+    """
+
+    inputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+    single: bool = True
+    defaults: tuple[tuple[str, Number], ...] = ()
+    name: str = field(default="epilogue")
+
+    # ---- identity ----
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What equality compares."""
+        nodes = tuple(node.key for node in self.nodes)
+        return (
+            self.inputs,
+            nodes,
+            self.outputs,
+            self.single,
+            tuple((name, repr(value)) for name, value in self.defaults),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another is the same graph, whatever it is called."""
+        return isinstance(other, Expression) and (self is other or self.key == other.key)
+
+    def __hash__(self) -> int:
+        """Return a hash of the graph."""
+        return _hash_of(_Identity(self))
+
+    # ---- JSON ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the expression as plain values for JSON and for :meth:`from_dict`."""
+        nodes = []
+        for node in self.nodes:
+            row: list[Any] = [node.op, *node.args]
+            if node.op in _WITH_VALUE:
+                infinite = isinstance(node.value, float) and not math.isfinite(node.value)
+                row.append(repr(node.value) if infinite else node.value)
+            nodes.append(row)
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "inputs": list(self.inputs),
+            "defaults": dict(self.defaults),
+            "nodes": nodes,
+            "outputs": list(self.outputs),
+            "single": self.single,
+        }
+
+    def to_json(self) -> str:
+        """Return the expression as a JSON object."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Expression:
+        """Return the expression that :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such record.
+        """
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            version = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidProblemError(
+                f"an expression's record has format {version!r}; this rocpy reads format {FORMAT}"
+            )
+        try:
+            inputs = tuple(data["inputs"])
+            nodes = tuple(_node_from(row, position, inputs) for position, row in enumerate(data["nodes"]))
+            outputs = tuple(data["outputs"])
+            single, name = data["single"], data.get("name", "epilogue")
+            defaults = tuple(sorted(data.get("defaults", {}).items()))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InvalidProblemError(f"this is not an expression's record: {error}") from None
+        right = all(isinstance(one, int) and 0 <= one < len(nodes) for one in outputs) and outputs
+        if not right or not isinstance(single, bool) or (single and len(outputs) != 1):
+            raise InvalidProblemError(f"an expression's record has outputs {list(outputs)} of {len(nodes)} nodes")
+        return cls(inputs, nodes, outputs, single, defaults, str(name))
+
+    @classmethod
+    def from_json(cls, text: str) -> Expression:
+        """Return the expression that :meth:`to_json` wrote."""
+        return _from_json(text)
+
+    # ---- what it says ----
+
+    def uses(self, index: int) -> frozenset[int]:
+        """Return the indices of all nodes that a node is made of, its own among them."""
+        visited: set[int] = set()
+        stack = [index]
+        while stack:
+            node = stack.pop()
+            if node not in visited:
+                visited.add(node)
+                stack += self.nodes[node].args
+        return frozenset(visited)
+
+    @property
+    def used_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that a result depends on."""
+        read = {node.value for node in self.nodes if node.op == "input"}
+        return tuple(name for name in self.inputs if name in read)
+
+    @property
+    def reads_x(self) -> bool:
+        """Whether a result depends on the product."""
+        return any(node.op == "x" for node in self.nodes)
+
+    @property
+    def halves(self) -> tuple[bool | None, ...]:
+        """For each node, whether it has half the product's columns; ``None``: it goes with either."""
+        per_node: list[bool | None] = []
+        for node in self.nodes:
+            kinds = {per_node[arg] for arg in node.args} - {None}
+            if node.op in ("x", "interleave"):
+                per_node.append(False)
+            elif node.op == "pick":
+                per_node.append(True)
+            else:
+                per_node.append(kinds.pop() if kinds else None)
+        return tuple(per_node)
+
+    @property
+    def halved(self) -> bool:
+        """Whether its results have half the product's columns."""
+        halves = self.halves
+        return any(halves[position] for position in self.outputs)
+
+    def types(self, x: str, inputs: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
+        """Return the type of every node for a product and inputs of given types, by torch's rules.
+
+        Parameters
+        ----------
+        x
+            Type of the product.
+        inputs
+            Type of each input, and its rank class: 2 for arrays, 1 for those without axes, 0 for Python's numbers.
+
+        Raises
+        ------
+        InvalidProblemError
+            If an operation has no meaning for its operands.
+        """
+        types_and_ranks: list[tuple[str, int]] = []
+        for node in self.nodes:
+            types_and_ranks.append(_type_of(node, [types_and_ranks[arg] for arg in node.args], x, inputs))
+        return tuple(dtype for dtype, _ in types_and_ranks)
+
+    def with_values(self, values: Mapping[str, Number]) -> Expression:
+        """Return the expression with numbers in the place of inputs."""
+        if not values:
+            return self
+        builder = Builder(tuple(name for name in self.inputs if name not in values))
+        copies = builder.copy(self, lambda node: builder.const(values[node.value]) if node.value in values else None)
+        defaults = tuple((name, value) for name, value in self.defaults if name not in values)
+        return builder.finish([copies[position] for position in self.outputs], self.single, defaults, self.name)
+
+    def __str__(self) -> str:
+        """Return it as Python would be written; what is used more than once has a line of its own."""
+        return _text_of(self)
+
+    def __repr__(self) -> str:
+        """Return its text between angle brackets."""
+        return f"<rocpy epilogue {self}>"
+
+
+_WITH_VALUE = ("input", "const", "cast", "pick")
+
+
+class _Identity:
+    """An expression as a key of a cache by identity, so that its hash is computed once."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Expression) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.of is other.of
+
+
+@functools.lru_cache(maxsize=1024)
+def _hash_of(one: _Identity) -> int:
+    return hash(one.of.key)
+
+
+@functools.lru_cache(maxsize=256)
+def _from_json(text: str) -> Expression:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise InvalidProblemError(f"an expression's record is not JSON: {error}") from None
+    return Expression.from_dict(data)
+
+
+def _node_from(row: Sequence[Any], position: int, inputs: tuple[str, ...]) -> Node:
+    operation = OPERATIONS[row[0]]
+    args = tuple(row[1 : 1 + operation.arity])
+    if any(not isinstance(arg, int) or not 0 <= arg < position for arg in args) or len(args) != operation.arity:
+        raise ValueError(f"node {position} has operands {list(args)}")
+    if operation.name not in _WITH_VALUE:
+        return Node(operation.name, args)
+    value = row[1 + operation.arity]
+    allowed = {
+        "input": lambda: value in inputs,
+        "const": lambda: isinstance(value, (bool, int, float)) or value in ("inf", "-inf", "nan"),
+        "cast": lambda: value in NAMES,
+        "pick": lambda: value in (0, 1),
+    }
+    if not allowed[operation.name]():
+        raise ValueError(f"node {position}, {operation.name}, has {value!r}")
+    return Node(operation.name, args, float(value) if operation.name == "const" and isinstance(value, str) else value)
+
+
+def number_type(value: Number) -> str:
+    """Return the type that torch gives a Python number."""
+    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+
+
+def _type_of(node: Node, args: list[tuple[str, int]], x: str, inputs: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    kind = OPERATIONS[node.op].kind
+    if kind == "leaf":
+        if node.op == "const":
+            return number_type(node.value), NUMBER
+        return (x, ARRAY) if node.op == "x" else inputs[node.value]
+    rank = max(own for _, own in args)
+    if kind == "cast":
+        return node.value, rank
+    if kind == "bool":
+        return "bool", rank
+    if kind == "like":
+        return args[1][0], args[0][1]
+    type_, _ = result_type(args[1:] if kind == "where" else args)
+    if kind == "float" and category(type_) < 2:
+        return "float32", rank
+    if kind == "promote" and type_ == "bool" and node.op not in ("pick", "interleave"):
+        raise InvalidProblemError(f"{node.op}: its operands are truth values; cast them, or use &, | and where")
+    return type_, rank
+
+
+class Builder:
+    """Collects nodes: equal ones are one node, constants are folded."""
+
+    def __init__(self, inputs: Iterable[str]) -> None:
+        self.inputs = tuple(inputs)
+        self.nodes: list[Node] = []
+        self._positions: dict[tuple[Any, ...], int] = {}
+
+    def _put(self, node: Node) -> int:
+        position = self._positions.get(node.key)
+        if position is None:
+            position = self._positions[node.key] = len(self.nodes)
+            self.nodes.append(node)
+        return position
+
+    def x(self) -> int:
+        """Return the place of the product."""
+        return self._put(Node("x"))
+
+    def input(self, name: str) -> int:
+        """Return the place of an input."""
+        return self._put(Node("input", (), name))
+
+    def const(self, value: Number) -> int:
+        """Return the place of a constant."""
+        return self._put(Node("const", (), value))
+
+    def value(self, position: int) -> Number | None:
+        """Return the value of a node that is a constant."""
+        node = self.nodes[position]
+        return node.value if node.op == "const" else None
+
+    def op(self, name: str, *args: int, value: Any = None) -> int:
+        """Return the place of an operation on other nodes."""
+        operation = OPERATIONS[name]
+        known = [self.nodes[arg].value for arg in args if self.nodes[arg].op == "const"]
+        if operation.value is not None and len(known) == len(args):
+            with contextlib.suppress(OverflowError):
+                return self.const(operation.value(*known))
+        if name in ("mul", "div") and self._is_one(args[1]):
+            return args[0] if name == "mul" else self._put(Node(name, args))
+        if name == "mul" and self._is_one(args[0]):
+            return args[1]
+        if name == "not" and self.nodes[args[0]].op == "not":
+            return self.nodes[args[0]].args[0]
+        if operation.commutes and self.nodes[args[0]].op == "const":
+            args = args[::-1]  # a number comes second, so that 2 * x and x * 2 are one
+        return self._put(Node(name, args, value))
+
+    def _is_one(self, position: int) -> bool:
+        # A 1.0 makes whole numbers floating-point ones; the integer changes nothing.
+        value = self.value(position)
+        return type(value) is int and value == 1
+
+    def copy(self, source: Expression, replace: Any = None) -> list[int]:
+        """Put the nodes of an expression here and return their places; ``replace(node)`` may give another's."""
+        copies: list[int] = []
+        for node in source.nodes:
+            other = None if replace is None else replace(node)
+            if other is None:
+                args = [copies[arg] for arg in node.args]
+                other = self._put(node) if not args else self.op(node.op, *args, value=node.value)
+            copies.append(other)
+        return copies
+
+    def finish(
+        self,
+        outputs: Sequence[int],
+        single: bool,
+        defaults: tuple[tuple[str, Number], ...] = (),
+        name: str = "epilogue",
+    ) -> Expression:
+        """Return the expression of some results; nodes that none of them needs are left out."""
+        order: dict[int, int] = {}
+        nodes: list[Node] = []
+
+        def visit(root: int) -> None:
+            stack = [(root, False)]
+            while stack:
+                position, done = stack.pop()
+                if position in order:
+                    continue
+                node = self.nodes[position]
+                if done:
+                    order[position] = len(nodes)
+                    nodes.append(Node(node.op, tuple(order[arg] for arg in node.args), node.value))
+                else:
+                    stack.append((position, True))
+                    stack += [(arg, False) for arg in reversed(node.args)]
+
+        for position in outputs:
+            visit(position)
+        return Expression(
+            self.inputs,
+            tuple(nodes),
+            tuple(order[position] for position in outputs),
+            single,
+            tuple(sorted(defaults)),
+            name,
+        )
+
+
+def with_bias(expression: Expression) -> Expression:
+    """Return an expression of the product plus an input ``bias``."""
+    builder = Builder((*expression.inputs, "bias"))
+    x = builder.op("add", builder.x(), builder.input("bias"))
+    positions = builder.copy(expression, lambda node: x if node.op == "x" else None)
+    outputs = [positions[position] for position in expression.outputs]
+    return builder.finish(outputs, expression.single, expression.defaults, expression.name)
+
+
+# ---- text ----
+
+_BINDING = {"*": 5, "/": 5, "+": 4, "-": 4, "&": 3, "|": 2}
+_COMPARISON = 1
+
+
+def _text_of(expression: Expression) -> str:
+    shown: dict[int, str] = {}
+    lines: list[str] = []
+    times: dict[int, int] = {}
+    for node in expression.nodes:
+        for arg in node.args:
+            times[arg] = times.get(arg, 0) + 1
+    for position in expression.outputs:
+        times[position] = times.get(position, 0) + 1
+    strength: dict[int, int] = {}
+    for position, node in enumerate(expression.nodes):
+        text, strength[position] = _node_text(node, shown, strength)
+        if node.args and times.get(position, 0) > 1:
+            name = f"t{len(lines) + 1}"
+            lines.append(f"{name} = {text}")
+            text, strength[position] = name, 9
+        shown[position] = text
+    results = ", ".join(shown[position] for position in expression.outputs)
+    if not expression.single:
+        results = f"({results}{',' if len(expression.outputs) == 1 else ''})"
+    head = f"{expression.name}({', '.join(['x', *expression.inputs])}) = {results}"
+    return f"{head} where {'; '.join(lines)}" if lines else head
+
+
+def _node_text(node: Node, shown: Mapping[int, str], strength: Mapping[int, int]) -> tuple[str, int]:
+    operation = OPERATIONS[node.op]
+    if node.op == "x":
+        return "x", 9
+    if node.op == "input":
+        return str(node.value), 9
+    if node.op == "const":
+        return repr(node.value), 9 if not isinstance(node.value, (int, float)) or node.value >= 0 else 6
+    if node.op == "cast":
+        return f"{_wrapped(node.args[0], 9, shown, strength)}.to({node.value})", 9
+    if node.op == "pick":
+        return f"{_wrapped(node.args[0], 9, shown, strength)}[..., {node.value}::2]", 9
+    if operation.symbol and operation.arity == 1:
+        return f"{operation.symbol}{_wrapped(node.args[0], 7, shown, strength)}", 6
+    if operation.symbol:
+        own = _BINDING.get(operation.symbol, _COMPARISON)
+        left = _wrapped(node.args[0], own if own > _COMPARISON else own + 1, shown, strength)
+        return f"{left} {operation.symbol} {_wrapped(node.args[1], own + 1, shown, strength)}", own
+    return f"{node.op}({', '.join(shown[arg] for arg in node.args)})", 9
+
+
+def _wrapped(position: int, least: int, shown: Mapping[int, str], strength: Mapping[int, int]) -> str:
+    return shown[position] if strength[position] >= least else f"({shown[position]})"

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""The gradient of an expression, as an expression: of the product and of the inputs, from those of results."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
+from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.expressions.types import category
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["Gradient", "gradient_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The backward pass of an epilogue; created by :meth:`CustomEpilogue.vjp`.
+
+    Parameters
+    ----------
+    expression
+        A function of the product, of the epilogue's inputs and of its results' gradients. Its results are the
+        gradients, each of the product's shape; those of inputs that broadcast must still be summed.
+    names
+        The variable of each gradient: ``"x"`` or an input; variables without a gradient are omitted.
+    gradients
+        Names of the inputs of the expression that are the results' gradients.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> gate = rocpy.epilogue(lambda x, bias: np.tanh(x + bias)).vjp()
+    >>> print(gate.expression)
+    f_gradient(x, bias, grad) = (t2, t2) where t1 = tanh(x + bias); t2 = grad * (1 - t1 * t1)
+    >>> gate.names, gate.saved
+    (('x', 'bias'), ('x', 'bias'))
+    """
+
+    expression: Expression
+    names: tuple[str, ...]
+    gradients: tuple[str, ...]
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What it reads from the forward pass: ``"x"``, the product before the epilogue, and inputs."""
+        own = tuple(name for name in self.expression.used_inputs if name not in self.gradients)
+        return ("x", *own) if self.expression.reads_x else own
+
+    def __call__(
+        self, x: Any, inputs: Mapping[str, Any], gradients: Sequence[Any], wanted: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the gradients by name, each of the shape and type of what it is one of.
+
+        Parameters
+        ----------
+        x
+            The product before the epilogue; where it is not read, any array of its shape, type and framework.
+        inputs
+            The epilogue's inputs, by name.
+        gradients
+            Those of its results.
+        wanted
+            Names; all by default. Whole numbers and truth values have none.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> scaled = rocpy.epilogue(lambda x, scale: x * scale).vjp()
+        >>> x, g = np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)
+        >>> scaled(x, {"scale": np.full(3, 2, np.float32)}, [g])["scale"]
+        array([2., 2., 2.], dtype=float32)
+        """
+        if len(gradients) != len(self.gradients):
+            raise InvalidProblemError(
+                f"got {len(gradients)} gradients, expected {len(self.gradients)}, one for each result"
+            )
+        values_by_name = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
+        likes = {"x": x, **inputs}
+        chosen = [
+            index
+            for index, name in enumerate(self.names)
+            if (wanted is None or name in wanted) and category(type_of(likes[name], name)[0]) == 2
+        ]
+        if not chosen:
+            return {}
+        part = _part(self.expression, tuple(chosen))
+        names = [self.names[index] for index in chosen]
+        # Sums are taken before they are rounded.
+        values = evaluate(part, x, values_by_name, out_types=[_wide(likes[name], name) for name in names])
+        return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
+
+
+def _wide(like: Any, name: str) -> str:
+    return "float64" if type_of(like, name)[0] == "float64" else "float32"
+
+
+@functools.lru_cache(maxsize=256)
+def _part(expression: Expression, chosen: tuple[int, ...]) -> Expression:
+    builder = Builder(expression.inputs)
+    copies = builder.copy(expression)
+    return builder.finish([copies[expression.outputs[one]] for one in chosen], False, (), expression.name)
+
+
+@functools.lru_cache(maxsize=256)
+def gradient_of(expression: Expression) -> Gradient:
+    """Return the gradient of an expression."""
+    count = len(expression.outputs)
+    names = [_free("grad" if expression.single else f"grad{index}", expression.inputs) for index in range(count)]
+    builder = Builder((*expression.inputs, *names))
+    copies = builder.copy(expression)
+    terms: dict[int, list[int]] = {}
+    for output, name in zip(expression.outputs, names, strict=True):
+        terms.setdefault(output, []).append(builder.input(name))
+    picked: dict[int, dict[int, list[int]]] = {}
+    totals: dict[str, int] = {}
+    for index in range(len(expression.nodes) - 1, -1, -1):
+        node = expression.nodes[index]
+        own = terms.pop(index, [])
+        if index in picked:
+            own.append(_interleaved(builder, picked.pop(index)))
+        if not own:
+            continue
+        total = functools.reduce(lambda left, right: builder.op("add", left, right), own)
+        if node.op in ("x", "input"):
+            totals["x" if node.op == "x" else "." + node.value] = total
+            continue
+        if node.op == "pick":
+            picked.setdefault(node.args[0], {}).setdefault(node.value, []).append(total)
+            continue
+        rule = _RULES.get(node.op)
+        if rule is None:
+            continue
+        args = [copies[arg] for arg in node.args]
+        write = _Writer(builder)
+        for arg, term in zip(node.args, rule(write, total, copies[index], *args, node=node), strict=True):
+            if term is not None and expression.nodes[arg].op != "const":
+                terms.setdefault(arg, []).append(term)
+    order = [name for name in ("x", *(f".{one}" for one in expression.inputs)) if name in totals]
+    derived = builder.finish([totals[name] for name in order], False, (), f"{expression.name}_gradient")
+    return Gradient(derived, tuple(name.removeprefix(".") for name in order), tuple(names))
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _interleaved(builder: Builder, lanes: Mapping[int, list[int]]) -> int:
+    values = []
+    for lane in (0, 1):
+        parts = lanes.get(lane)
+        values.append(
+            builder.const(0.0) if not parts else functools.reduce(lambda x, y: builder.op("add", x, y), parts)
+        )
+    return builder.op("interleave", *values)
+
+
+class _Writer:
+    """Short names for the operations that gradients are made of."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *args: self.builder.op(name.rstrip("_"), *(self._index(arg) for arg in args))
+
+    def _index(self, value: float) -> int:
+        # Places are ints; numbers that are meant come as floats.
+        return self.builder.const(value) if isinstance(value, float) else value
+
+    def number(self, value: int) -> int:
+        """Return a whole number's place; beside it every type stays as it is."""
+        return self.builder.const(value)
+
+    def is_const(self, index: int) -> bool:
+        """Whether a node is a constant."""
+        return self.builder.value(index) is not None
+
+
+_ROOT = math.sqrt(0.5)
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+_TANH = math.sqrt(2.0 / math.pi)
+
+
+def _mul(write: Any, g: int, y: int, a: int, b: int, node: Any) -> Any:  # noqa: ARG001
+    return (None if write.is_const(a) else write.mul(g, b)), (None if write.is_const(b) else write.mul(g, a))
+
+
+def _div(write: Any, g: int, y: int, a: int, b: int, node: Any) -> Any:  # noqa: ARG001
+    top = write.div(g, b)
+    return (None if write.is_const(a) else top), (None if write.is_const(b) else write.neg(write.mul(top, y)))
+
+
+def _extreme(comparison: str) -> Callable[..., Any]:
+    def rule(write: Any, g: int, y: int, a: int, b: int, node: Any) -> Any:  # noqa: ARG001
+        # Where both are the same, each has half of it, as in torch.
+        tie = write.where(write.eq(a, b), write.mul(g, 0.5), 0.0)
+        first = write.where(getattr(write, comparison)(a, b), g, tie)
+        return first, (None if write.is_const(b) else write.where(getattr(write, comparison)(b, a), g, tie))
+
+    return rule
+
+
+def _clamp(write: Any, g: int, y: int, a: int, low: int, high: int, node: Any) -> Any:  # noqa: ARG001
+    inside = write.and_(write.ge(a, low), write.le(a, high))
+    below = None if write.is_const(low) else write.where(write.lt(a, low), g, 0.0)
+    above = None if write.is_const(high) else write.where(write.gt(a, high), g, 0.0)
+    return write.where(inside, g, 0.0), below, above
+
+
+def _silu(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    s = write.sigmoid(a)
+    slope = write.mul(s, write.add(write.mul(a, write.sub(write.number(1), s)), write.number(1)))
+    return (write.mul(g, slope),)
+
+
+def _gelu(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    below = write.mul(write.add(write.erf(write.mul(a, _ROOT)), write.number(1)), 0.5)
+    density = write.mul(write.exp(write.mul(write.mul(a, a), -0.5)), _DENSITY)
+    return (write.mul(g, write.add(below, write.mul(a, density))),)
+
+
+def _gelu_tanh(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    square = write.mul(a, a)
+    inner = write.mul(write.mul(a, write.add(write.mul(square, 0.044715), write.number(1))), 2.0 * _TANH)
+    s = write.sigmoid(inner)
+    steep = write.mul(write.add(write.mul(square, 3.0 * 0.044715), write.number(1)), 2.0 * _TANH)
+    rest = write.mul(write.mul(a, steep), write.mul(s, write.sub(write.number(1), s)))
+    return (write.mul(g, write.add(s, rest)),)
+
+
+def _cast(write: Any, g: int, y: int, a: int, *others: int, node: Any) -> Any:  # noqa: ARG001
+    passes = node.op == "cast_like" or category(node.value) == 2
+    return (g if passes else None), *(None for _ in others)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "add": lambda w, g, y, a, b, node: (g, g),  # noqa: ARG005
+    "sub": lambda w, g, y, a, b, node: (g, w.neg(g)),  # noqa: ARG005
+    "mul": _mul,
+    "div": _div,
+    "neg": lambda w, g, y, a, node: (w.neg(g),),  # noqa: ARG005
+    "abs": lambda w, g, y, a, node: (w.where(w.gt(a, 0.0), g, w.where(w.lt(a, 0.0), w.neg(g), 0.0)),),  # noqa: ARG005
+    "minimum": _extreme("lt"),
+    "maximum": _extreme("gt"),
+    "clamp": _clamp,
+    "relu": lambda w, g, y, a, node: (w.where(w.gt(a, 0.0), g, 0.0),),  # noqa: ARG005
+    "exp": lambda w, g, y, a, node: (w.mul(g, y),),  # noqa: ARG005
+    "log": lambda w, g, y, a, node: (w.div(g, a),),  # noqa: ARG005
+    "sqrt": lambda w, g, y, a, node: (w.div(w.mul(g, 0.5), y),),  # noqa: ARG005
+    "rsqrt": lambda w, g, y, a, node: (w.mul(w.mul(g, -0.5), w.mul(y, w.mul(y, y))),),  # noqa: ARG005
+    "tanh": lambda w, g, y, a, node: (w.mul(g, w.sub(w.number(1), w.mul(y, y))),),  # noqa: ARG005
+    "erf": lambda w, g, y, a, node: (  # noqa: ARG005
+        w.mul(g, w.mul(w.exp(w.neg(w.mul(a, a))), 2.0 / math.sqrt(math.pi))),
+    ),
+    "sigmoid": lambda w, g, y, a, node: (w.mul(g, w.mul(y, w.sub(w.number(1), y))),),  # noqa: ARG005
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "where": lambda w, g, y, c, a, b, node: (  # noqa: ARG005
+        None,
+        None if w.is_const(a) else w.where(c, g, 0.0),
+        None if w.is_const(b) else w.where(c, 0.0, g),
+    ),
+    "cast": _cast,
+    "cast_like": _cast,
+    "interleave": lambda w, g, y, a, b, node: (  # noqa: ARG005
+        w.builder.op("pick", g, value=0),
+        w.builder.op("pick", g, value=1),
+    ),
+}

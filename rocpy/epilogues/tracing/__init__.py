@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Tracing of a user's function into an expression."""

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: MIT
+"""Tracing: a user's function is called once on stand-ins that write down what is done to them."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.tracing import vocabulary as _vocabulary
+from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, canonical, shown
+from rocpy.epilogues.tracing.writer import TypeOf, Value, Writer
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
+
+__all__ = ["Traced", "trace"]
+
+_HERE = str(Path(__file__).parent)
+# Packages whose frames are never the line that the user wrote.
+_FOREIGN = ("numpy", "torch", "scipy", "ml_dtypes")
+
+
+def _is_foreign(filename: str) -> bool:
+    if filename.startswith((_HERE, "<frozen")):
+        return True
+    for name in _FOREIGN:
+        module = sys.modules.get(name)
+        home = None if module is None else getattr(module, "__file__", None)
+        if home is not None and filename.startswith(str(Path(home).parent)):
+            return True
+    return False
+
+
+def where_written() -> str:
+    """Return file, line and text of the innermost line of the user's that is being run, ending in a colon."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_foreign(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    filename, line = frame.f_code.co_filename, frame.f_lineno
+    text = textwrap.shorten(linecache.getline(filename, line, frame.f_globals).strip(), 90, placeholder=" ...")
+    return f"{filename}:{line}: {text + ': ' if text else ''}"
+
+
+class _NoAttributeError(UnsupportedError, AttributeError):
+    """An attribute that stand-ins lack; ``hasattr`` answers no."""
+
+
+class _OtherShapeError(InvalidProblemError, AttributeError):
+    """An attribute that would give another shape."""
+
+
+class DTypeOf(TypeOf):
+    """What ``x.dtype`` gives while a function is traced: the type of another value, whichever that will be."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "the dtype of a traced value"
+
+    def _refuse(self, _: object) -> NoReturn:
+        raise UnsupportedError(
+            f"{where_written()}an epilogue is traced once for all types, so types cannot be compared in it"
+        )
+
+    __eq__ = __ne__ = _refuse
+    __hash__ = object.__hash__
+
+
+class Traced(Value):
+    """Stands for the product or an input while a function is traced."""
+
+    __slots__ = ()
+
+    # ---- what functions see ----
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            raise UnsupportedError(f"{where_written()}{shown(ufunc)}.{method}: an epilogue works element by element")
+        if kwargs.get("out") is not None:
+            _refuse_writing(shown(ufunc))
+        return apply(shown(ufunc), ufunc.__name__, args, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return apply(shown(func), func.__name__, args, kwargs)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return apply(shown(func), func.__name__, args, kwargs or {})
+
+    # ---- methods ----
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in CASTS:
+            return lambda: self._cast(CASTS[name])
+        if name in CHANGES_RANK:
+            raise _OtherShapeError(_rank_text(f".{name}"))
+        ours, _ = canonical(name)
+        if ours in _vocabulary.MEANINGS:
+            return lambda *args, **kwargs: apply(f".{name}", name, (self, *args), kwargs)
+        raise _NoAttributeError(f"{where_written()}.{name}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
+
+    @property
+    def dtype(self) -> DTypeOf:
+        """Its type, to cast others to."""
+        return DTypeOf(self)
+
+    def _cast(self, dtype: str) -> Traced:
+        return Traced(self.builder, self.builder.op("cast", self.node, value=dtype), self.half)
+
+    def __getitem__(self, index: Any) -> Traced:
+        lane = _lane_of(index)
+        if lane is None:
+            raise InvalidProblemError(
+                f"{where_written()}[{index!r}]: an epilogue works element by element; the only indices are [..., 0::2] "
+                "and [..., 1::2], the columns of two interleaved weights. Pass an input of shape (N,) for "
+                "one value per column, (M, 1) for one per row"
+            )
+        if self.half:
+            raise InvalidProblemError(
+                f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
+                "again"
+            )
+        return Traced(self.builder, self.builder.op("pick", self.node, value=lane), True)
+
+    # ---- what would need a value ----
+
+    def __bool__(self) -> NoReturn:
+        raise UnsupportedError(
+            f"{where_written()}control flow on a traced value: an epilogue is traced once for all elements; use "
+            "where(condition, x, y), and & | ~ instead of and, or, not"
+        )
+
+    def _refuse_value(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(
+            f"{where_written()}a traced value cannot be converted to a number or an array: use functions of numpy or "
+            "torch instead of math, and pass known values as named inputs"
+        )
+
+    __float__ = __int__ = __index__ = __complex__ = __array__ = __dlpack__ = _refuse_value
+
+    def _refuse_length(self, *_: Any) -> NoReturn:
+        raise InvalidProblemError(
+            f"{where_written()}the shape of a traced value is not known: an epilogue is traced once for all shapes"
+        )
+
+    __len__ = __iter__ = __contains__ = __reversed__ = _refuse_length
+    shape = ndim = size = numel = dim = property(_refuse_length)
+
+    # ---- mutation ----
+
+    def _refuse_change(self, *_: Any) -> NoReturn:
+        _refuse_writing("an operation in place")
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __iand__ = __ior__ = __ixor__ = _refuse_change
+    __imatmul__ = __ifloordiv__ = __imod__ = __setitem__ = __delitem__ = _refuse_change
+
+    def __round__(self, digits: int = 0) -> Traced:
+        rounded: Traced = apply("round", "round", (self, digits or 0), {})
+        return rounded
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        raise InvalidProblemError(_rank_text("@"))
+
+    __rmatmul__ = __matmul__
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
+    def run(self: Traced, other: Any) -> Any:
+        return apply(name, name, (other, self) if reflected else (self, other), {})
+
+    return run
+
+
+for _name, _ours in {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "and": "and", "or": "or",
+}.items():  # fmt: skip
+    setattr(Traced, f"__{_name}__", _operator(_ours))
+    setattr(Traced, f"__r{_name}__", _operator(_ours, reflected=True))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Traced, f"__{_name}__", _operator(_name))
+for _name, _ours in {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "not"}.items():
+    setattr(Traced, f"__{_name}__", lambda self, ours=_ours: apply(ours, ours, (self,), {}))
+for _name in ("floordiv", "mod", "lshift", "rshift", "xor", "divmod"):
+    for _form in (_name, f"r{_name}"):
+        setattr(
+            Traced,
+            f"__{_form}__",
+            lambda self, other, name=_name: apply(f"the operator {name}", name, (self, other), {}),
+        )
+
+
+def _lane_of(index: Any) -> int | None:
+    """Return which of two interleaved columns an index means, ``None`` for any other index."""
+    if not isinstance(index, tuple) or len(index) != 2 or index[0] is not Ellipsis or not isinstance(index[1], slice):
+        return None
+    part = index[1]
+    if part.step != 2 or part.stop is not None or part.start not in (None, 0, 1):
+        return None
+    return part.start or 0
+
+
+def _refuse_writing(what: str) -> NoReturn:
+    raise UnsupportedError(
+        f"{where_written()}{what} would write into an operand: an epilogue creates new values; write y = x + b instead "
+        "of x += b"
+    )
+
+
+def _rank_text(what: str) -> str:
+    return (
+        f"{where_written()}{what}: it gives another shape, and each element of an epilogue's result is computed from "
+        "the elements at its own position; do it before or after the product"
+    )
+
+
+def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Write down a call of a function on traced values."""
+    ours, form = canonical(name)
+    if form == "in place" or kwargs.get("inplace") or kwargs.get("out") is not None:
+        _refuse_writing(label)
+    if ours in CHANGES_RANK:
+        raise InvalidProblemError(_rank_text(label))
+    if form == "reflected":
+        args = args[::-1]
+    meaning = _vocabulary.MEANINGS.get(ours)
+    if meaning is None:
+        raise UnsupportedError(f"{where_written()}{label}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
+    builder = next(one.builder for one in _flat(args, kwargs) if isinstance(one, Traced))
+    try:
+        return meaning(
+            Writer(builder, Traced), *args, **{key: value for key, value in kwargs.items() if value is not None}
+        )
+    except RocpyError as error:
+        raise type(error)(f"{where_written()}{label}: {error}") from None
+    except TypeError as error:
+        raise UnsupportedError(
+            f"{where_written()}{label}: called in a way that rocpy does not support: {error}"
+        ) from None
+
+
+def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    return [*args, *kwargs.values()]
+
+
+# ---- functions ----
+
+
+def trace(function: Callable[..., Any]) -> Expression:
+    """Return the expression that a function of (x, named inputs) computes.
+
+    Raises
+    ------
+    UnsupportedError, InvalidProblemError, InvalidOperandError
+        What cannot be traced; the message begins with the file and the line of the user's function.
+    """
+    inputs, defaults = _parameters(function)
+    builder = Builder(inputs)
+    arguments = [Traced(builder, builder.x(), False), *(Traced(builder, builder.input(name)) for name in inputs)]
+    result = function(*arguments)
+    code = function.__code__ if hasattr(function, "__code__") else None
+    location = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+    values = result if isinstance(result, tuple) else (result,)
+    if not values:
+        raise InvalidProblemError(f"{location}the function returns an empty tuple; an epilogue has one result or more")
+    for value in values:
+        if not isinstance(value, Traced):
+            raise InvalidProblemError(
+                f"{location}the function returns a {type(value).__name__}; it must return a value computed from its "
+                "first parameter, or a tuple of such values"
+            )
+    if len({value.half for value in values} - {None}) > 1:
+        raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
+    name = getattr(function, "__name__", "epilogue")
+    expression = builder.finish(
+        [value.node for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
+    )
+    for output in expression.outputs:
+        if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):
+            raise InvalidProblemError(
+                f"{location}a result does not depend on {next(iter(inspect.signature(function).parameters))}, the "
+                "product; compute it separately"
+            )
+    return expression
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
+    if not callable(function):
+        raise InvalidOperandError(
+            f"rocpy.epilogue takes a function of (x, named inputs), not {type(function).__name__}"
+        )
+    name = getattr(function, "__name__", "the function")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise InvalidOperandError(f"{name}: its signature cannot be read; wrap it: lambda x: {name}(x)") from None
+    for one in parameters:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise InvalidProblemError(f"{name}: *{one.name}: an epilogue's inputs have names; write them out")
+        if one.default is not one.empty and not isinstance(one.default, (bool, int, float)):
+            raise InvalidProblemError(f"{name}: the default of {one.name} is not a number: {one.default!r}")
+    if not parameters or parameters[0].default is not parameters[0].empty:
+        raise InvalidProblemError(f"{name}: its first parameter must be the product, without a default")
+    if any(one.kind is one.KEYWORD_ONLY for one in parameters):
+        raise InvalidProblemError(f"{name}: keyword-only parameters; write its inputs without the *")
+    return tuple(one.name for one in parameters[1:]), tuple(
+        (one.name, one.default) for one in parameters[1:] if one.default is not one.empty
+    )

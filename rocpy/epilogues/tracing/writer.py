@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Values of a function that is traced, and what the vocabulary writes their operations with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocpy.epilogues.expressions.expression import Builder
+from rocpy.epilogues.expressions.types import name_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+__all__ = ["TypeOf", "Value", "Writer"]
+
+
+class Value:
+    """The product, an input, or what was computed of them, by its index among the nodes of an expression."""
+
+    __slots__ = ("builder", "half", "node")
+
+    def __init__(self, builder: Builder, node: int, half: bool | None = None) -> None:
+        self.builder = builder
+        self.node = node
+        self.half = half  # whether it has half the product's columns; None: it goes with either
+
+
+class TypeOf:
+    """The type of a value."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Value) -> None:
+        self.of = of
+
+
+class Writer:
+    """What the vocabulary writes with: operations on traced values and constants."""
+
+    def __init__(self, builder: Builder, kind: type[Value]) -> None:
+        self.builder, self.kind = builder, kind
+
+    def op(self, name: str, *args: Any, value: Any = None) -> Value:
+        """Return a new value, an operation on others."""
+        halves = {arg.half for arg in args if isinstance(arg, Value)} - {None}
+        if len(halves) > 1:
+            raise InvalidProblemError(
+                "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
+                "[..., 1::2] of both"
+            )
+        indices = [self.node_of(arg) for arg in args]
+        return self.kind(self.builder, self.builder.op(name, *indices, value=value), halves.pop() if halves else None)
+
+    def node_of(self, value: Any) -> int:
+        """Return the node of an operand, a constant or a traced value."""
+        if isinstance(value, Value):
+            if value.builder is not self.builder:
+                raise InvalidOperandError("a value of another function's trace; pass what it needs as a named input")
+            return value.node
+        return self.builder.const(self.number(value))
+
+    def number(self, value: Any) -> bool | int | float:
+        """Return a constant as a Python number."""
+        if isinstance(value, (bool, int, float)):
+            return value if type(value) in (bool, int, float) else float(value)
+        shape = getattr(value, "shape", None)
+        if shape is not None and tuple(shape) == () and hasattr(value, "item"):
+            return self.number(value.item())
+        if shape is not None:
+            raise InvalidOperandError(
+                f"an array of shape {tuple(shape)} from outside the function; give the function a parameter for it, "
+                "and pass it in epilogue_inputs"
+            )
+        raise InvalidOperandError(f"a {type(value).__name__} is not an operand of an epilogue")
+
+    def cast(self, value: Any, target: Any) -> Value:
+        """Return a value in another type: a named one, or that of a traced value."""
+        if isinstance(target, TypeOf):
+            target = target.of
+        if isinstance(target, Value):
+            return self.op("cast_like", value, target)
+        return self.op("cast", value, value=name_of(target))

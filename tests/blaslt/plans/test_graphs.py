@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: MIT
+"""Products captured into graphs: what a launch computes, what it keeps alive, and what is refused."""
+
+import gc
+import itertools
+import weakref
+
+import numpy as np
+import pytest
+
+import rocpy
+
+pytestmark = pytest.mark.skipif(
+    not rocpy.platform.current().host_memory,
+    reason="operands in CPU memory, which this device cannot use, are refused in a capture: see test_staging.py",
+)
+
+
+@pytest.fixture
+def stream():
+    with rocpy.Stream(nonblocking=True) as made:
+        yield made
+
+
+def arrays(m=5, n=4, k=3, seed=0):
+    random = np.random.default_rng(seed)
+    return random.standard_normal((m, k), np.float32), random.standard_normal((k, n), np.float32)
+
+
+def test_a_launch_computes_what_the_operands_are_then(stream):
+    a, b = arrays()
+    bias = np.zeros(4, np.float32)
+    d = np.full((5, 4), np.nan, np.float32)
+    with rocpy.Matmul(a, b, epilogue="relu_bias", bias=bias) as mm:
+        with stream.capture() as graph:
+            assert mm.execute(out=d, stream=stream) is d
+        assert np.isnan(d).all()
+        for scale in (1, 2, 3):
+            a *= scale
+            bias += 0.5
+            graph.launch()
+            stream.synchronize()
+            np.testing.assert_allclose(d, np.maximum(a @ b + bias, 0), rtol=1e-5, atol=1e-5)
+    assert graph.node_count == 1
+    graph.close()
+
+
+def test_products_that_follow_each_other_and_fork(stream):
+    a, b = arrays(4, 4, 4)
+    with rocpy.Stream(nonblocking=True) as other, rocpy.Event() as fork, rocpy.Event() as join:
+        with stream.capture() as graph:
+            first = rocpy.matmul(a, b, stream=stream)
+            stream.record(fork)
+            other.wait(fork)
+            left = rocpy.matmul(first, b, stream=stream)
+            right = rocpy.matmul(a, first, stream=other)
+            other.record(join)
+            stream.wait(join)
+            both = rocpy.matmul(left, right, stream=stream)
+        assert graph.node_count == 4
+        graph.launch(stream=other)
+        other.synchronize()
+        np.testing.assert_allclose(both, ((a @ b) @ b) @ (a @ (a @ b)), rtol=1e-3, atol=1e-3)
+
+
+def test_an_epilogue_with_two_results(stream):
+    a, b = arrays()
+    with stream.capture() as graph:
+        d, aux = rocpy.matmul(a, b, epilogue="gelu_aux", stream=stream)
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(aux["gelu_aux"], a @ b, rtol=1e-5, atol=1e-5)
+    assert d.shape == aux["gelu_aux"].shape
+
+
+def test_the_graph_keeps_operands_and_results(stream):
+    class Array(np.ndarray):
+        """An array that can be watched."""
+
+    a, b = (x.view(Array) for x in arrays())
+    wanted = np.asarray(a @ b)
+    with stream.capture() as graph:
+        d = rocpy.matmul(a, b, stream=stream)
+    watched = [weakref.ref(x) for x in (a, b)]
+    del a, b
+    gc.collect()
+    assert all(x() is not None for x in watched)
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(d, wanted, rtol=1e-5, atol=1e-5)
+    graph.close()
+    rocpy.matmul(np.ones((2, 2)), np.ones((2, 2)), stream=stream)  # what the launch held goes with the next that holds
+    stream.synchronize()
+    gc.collect()
+    assert all(x() is None for x in watched)
+
+
+def test_a_weight_that_is_packed_again_leaves_the_graph_its_memory(stream):
+    a, b = arrays(8, 64, 32)
+    weight = rocpy.Weight(b.copy())
+    with stream.capture() as graph:
+        d = rocpy.matmul(a, weight, stream=stream)
+    weight.source[:] = 0
+    weight.refresh()
+    weight.close()
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(d, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_product_of_all_is_captured():
+    import subprocess
+    import sys
+
+    program = (
+        "import numpy as np, rocpy\n"
+        "a = np.ones((70, 50)); d = np.zeros((70, 70))\n"
+        "with rocpy.Stream(nonblocking=True) as stream, rocpy.Matmul(a, a.T) as mm:\n"
+        "    with stream.capture() as graph:\n"
+        "        mm.execute(out=d, stream=stream)\n"
+        "    graph.launch(); stream.synchronize(); graph.close()\n"
+        "assert (d == 50).all()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_a_graph_within_a_graph(stream):
+    a, b = arrays()
+    with stream.capture() as inner:
+        d = rocpy.matmul(a, b, stream=stream)
+    with stream.capture() as outer:
+        inner.launch()
+    inner.close()
+    outer.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(d, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_captured_is_refused_before_it_spoils_the_capture(stream):
+    a, b = arrays(4, 4, 4)
+    refused = {
+        "a copied operand": lambda: rocpy.matmul(np.ones((8, 8), np.float32)[::2, ::2], b, stream=stream),
+        "another dtype of out": lambda: rocpy.matmul(a, b, out=np.zeros((4, 4)), stream=stream),
+        "groups that are copied": lambda: rocpy.grouped_matmul(
+            [a, np.ones((8, 8), np.float32)[::2, ::2]], [b], stream=stream
+        ),
+    }
+    with stream.capture() as graph:
+        d = rocpy.matmul(a, b, stream=stream)
+        for call in refused.values():
+            with pytest.raises(rocpy.UnsupportedError, match="captured into a graph"):
+                call()
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(d, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_a_planned_product_that_copies_is_refused(stream):
+    a, b = arrays(4, 4, 4)
+    for operand, given, match in (
+        (np.ones((8, 8), np.float32)[::2, ::2], None, "copied at each execution"),
+        (a, np.zeros((4, 4)), "out="),
+    ):
+        with rocpy.Matmul(operand, b) as mm:
+            with stream.capture() as graph, pytest.raises(rocpy.UnsupportedError, match=match):
+                mm.execute(out=given, stream=stream)
+            assert graph.node_count == 0
+
+
+def test_a_capture_that_fails_leaves_a_closed_graph(stream):
+    a, b = arrays()
+    graph = stream.capture()
+    with pytest.raises(rocpy.RocpyError) as caught, graph:
+        stream.synchronize()
+    assert caught.value.status_name == "hipErrorStreamCaptureUnsupported"
+    assert graph.is_closed
+    with pytest.raises(rocpy.ClosedError):
+        graph.launch()
+    with pytest.raises(ZeroDivisionError), stream.capture():
+        rocpy.matmul(a, b, stream=stream, alpha=1 / 0)
+    np.testing.assert_allclose(rocpy.matmul(a, b, stream=stream), rocpy.matmul(a, b), rtol=1e-6)
+    stream.synchronize()
+
+
+def test_misuse_is_told(stream):
+    with pytest.raises(rocpy.InvalidProblemError, match="mode"):
+        stream.capture(mode="local")
+    graph = stream.capture()
+    with pytest.raises(rocpy.RocpyError, match="captured nothing yet"):
+        graph.launch()
+    with graph, pytest.raises(rocpy.RocpyError, match="exit its with block"):
+        graph.close()
+    with pytest.raises(rocpy.RocpyError, match="another one"):
+        graph.__enter__()
+    graph.launch()
+    assert "0 nodes" in repr(graph)
+    graph.close()
+    assert graph.is_closed
+
+
+def test_memory_may_be_given_out_while_a_stream_is_captured(stream):
+    before = rocpy.Buffer(16, "uint8")
+    values = rocpy.Buffer(16, "uint8")
+    with stream.capture(mode="global") as graph:
+        before.close()
+        rocpy.Buffer(1 << 20, "uint8").close()
+        values.fill(3, stream=stream)
+    graph.launch()
+    stream.synchronize()
+    assert (values.to_numpy() == 3).all()
+    values.close()
+
+
+# ---- groups ----
+
+
+@pytest.mark.parametrize("form", ["lists", "rows", "columns", "sums"])
+def test_grouped_products(stream, form):
+    random = np.random.default_rng(5)
+    draw = lambda *shape: random.standard_normal(shape, np.float32)  # noqa: E731
+    offsets = np.array([0, 3, 3, 7, 12])
+    groups = list(itertools.pairwise(offsets.tolist()))
+    if form == "lists":
+        a, b = [draw(3, 5), draw(1, 8)], [draw(5, 4), draw(8, 6)]
+        wanted = lambda: [x @ y for x, y in zip(a, b, strict=True)]  # noqa: E731
+        given = {}
+    elif form == "rows":
+        a, b = draw(12, 5), draw(4, 5, 6)
+        wanted = lambda: [np.concatenate([a[i:j] @ b[g] for g, (i, j) in enumerate(groups)])]  # noqa: E731
+        given = {"offsets": offsets}
+    elif form == "columns":
+        a, b = draw(4, 6, 5), draw(5, 12)
+        wanted = lambda: [np.concatenate([a[g] @ b[:, i:j] for g, (i, j) in enumerate(groups)], axis=1)]  # noqa: E731
+        given = {"offsets": offsets}
+    else:
+        a, b = draw(6, 12), draw(12, 5)
+        wanted = lambda: [np.stack([a[:, i:j] @ b[i:j] for i, j in groups])]  # noqa: E731
+        given = {"offsets": offsets}
+    with stream.capture() as graph:
+        d = rocpy.grouped_matmul(a, b, stream=stream, **given)
+    offsets[:] = 0  # read when the graph was made
+    for times in (1, 2):
+        for left in a if form == "lists" else [a]:
+            np.multiply(left, times, out=left)
+        graph.launch()
+        stream.synchronize()
+        offsets[:] = [0, 3, 3, 7, 12]
+        for seen, expected in zip(d if form == "lists" else [d], wanted(), strict=True):
+            np.testing.assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)
+    graph.close()
+
+
+def test_a_grouped_weight_that_is_packed_again_leaves_the_graph_its_memory(stream):
+    a, b = arrays(8, 64, 32)
+    weight = rocpy.Weight(b.copy())
+    with stream.capture() as graph:
+        results = rocpy.grouped_matmul([a, 2 * a], weight, stream=stream)
+    weight.source[:] = 0
+    weight.refresh()
+    weight.close()
+    graph.launch()
+    stream.synchronize()
+    for times, d in enumerate(results, 1):
+        np.testing.assert_allclose(d, times * a @ b, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""A device with memory of its own: part of tests/blaslt again, where arrays in CPU memory are copied there and back."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from presented import skip_without
+
+import rocpy
+
+FOLDER = Path(__file__).resolve().parents[1]
+PARTS = ("fusion/test_explain.py", "plans/test_plans.py", "plans/test_walk.py", "scales/test_scales.py")
+MORE_PARTS = (
+    "fusion/test_supported.py",
+    "products/test_complex.py",
+    "products/test_grouped.py",
+    "products/test_out_dtype.py",
+    "products/test_shapes.py",
+    "products/test_shapes_bias.py",
+    "scales/test_mx.py",
+)
+
+
+@pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="operands are copied in this run already")
+@pytest.mark.parametrize("parts", [PARTS, pytest.param(MORE_PARTS, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_part_of_the_folder_with_operands_that_must_be_copied(parts):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not slow"]
+        + [str(FOLDER / part) for part in parts],
+        cwd=FOLDER.parent.parent,
+        env={**os.environ, "ROCPY_HOST_STAGING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
+
+
+CONJUGATES = """
+import torch, rocpy
+a = torch.randn(4, 6, dtype=torch.complex64)
+strict = {"copies": "error"}
+rows, columns = a.conj(), a.t().contiguous().t().conj()
+for make in (lambda x: rocpy.matmul(x, x.mT, options=strict), lambda x: rocpy.Matmul(x, a.mT, options=strict)):
+    try:
+        make(rows)
+    except rocpy.UnsupportedError as error:
+        assert str(error).startswith("a: "), error
+    else:
+        raise SystemExit("a conjugate whose rows are contiguous was copied")
+with rocpy.Matmul(columns, a.mT, options=strict) as mm:
+    torch.testing.assert_close(mm.execute(), columns.resolve_conj() @ a.mT)
+"""
+
+
+@pytest.mark.torch
+def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    skip_without("complex64")
+    for staging in (None, "1"):
+        run_python(CONJUGATES, ROCPY_HOST_STAGING=staging)
+
+
+CAPTURED = """
+import numpy as np, rocpy
+a = np.ones((4, 3), np.float32)
+experts = rocpy.Buffer((1, 3, 5), "float32")
+experts.copy_from(np.ones((1, 3, 5), np.float32))
+on_device = [rocpy.Buffer(shape, "float32") for shape in ((4, 3), (3, 5), (4, 5))]
+with rocpy.Stream(nonblocking=True) as stream:
+    with stream.capture() as graph:
+        for product, operands in ((rocpy.matmul, (a, a.T)), (rocpy.grouped_matmul, ([a], [a.T]))):
+            try:
+                product(*operands, stream=stream)
+            except rocpy.UnsupportedError as error:
+                assert "captured into a graph" in str(error), error
+            else:
+                raise SystemExit("operands in CPU memory were captured")
+        with rocpy.Buffer((2,), "int64") as offsets:
+            try:
+                rocpy.grouped_matmul(on_device[0], experts, offsets=offsets, stream=stream)
+            except rocpy.UnsupportedError as error:
+                assert "offsets on a device" in str(error), error
+            else:
+                raise SystemExit("offsets on a device were read back")
+        rocpy.matmul(on_device[0], on_device[1], out=on_device[2], stream=stream)
+        groups = rocpy.grouped_matmul(on_device[0], experts, offsets=[1, 4], stream=stream)
+    for value in (2, 3):
+        for operand in on_device[:2]:
+            operand.copy_from(np.full(operand.shape, value, np.float32))
+        graph.launch()
+        stream.synchronize()
+        assert (on_device[2].to_numpy() == 3 * value**2).all()
+        assert (groups.to_numpy()[1:] == 3 * value).all()
+    graph.close()
+"""
+
+
+def test_a_capture_takes_what_is_on_the_device_and_refuses_the_rest_unspoilt(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    run_python(CAPTURED, ROCPY_HOST_STAGING="1")
+
+
+SELF_TESTED = """
+import rocpy
+from rocpy.testing import Case, selftest
+met, explain = [], rocpy.explain
+
+def explain_and_note(*operands, **more):
+    found = explain(*operands, **more)
+    met.append((found.problem.a.strides, found.problem.b.strides))
+    return found
+
+rocpy.explain = explain_and_note
+with selftest._library.trial():
+    for layout in ("nn", "tn", "nt", "qp", "xn"):
+        name, status, message = selftest.try_native(Case(4, 5, 6, layout=layout, epilogue="bias"))
+        assert status == "ok" and name.startswith("bias"), (layout, status, message)
+print(met)
+"""
+
+
+def test_the_self_test_shows_the_library_each_layout_on_a_device_with_memory_of_its_own(run_python):
+    """An array that rocpy copies to the device becomes row-major, so that its layout is not tested by it."""
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    met = ast.literal_eval(run_python(SELF_TESTED, ROCPY_HOST_STAGING="1").stdout)
+    rows = (6, 1), (5, 1)
+    assert met == [rows, ((1, 4), (5, 1)), ((6, 1), (1, 6)), ((1, 9), (10, 1)), rows]
