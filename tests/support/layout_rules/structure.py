@@ -114,7 +114,6 @@ def folders_are_small(tree: Tree) -> Iterator[str]:
 
 
 CYTHON = (".py", ".pyx", ".pxd", ".pyi")
-SOURCE_FOLDERS = ("rocpy/", "rocpy_torch_backend/", "csrc/", "tools/", "benchmarks/", "tests/cpp/")
 SOURCES = (*CYTHON, ".c", ".cpp", ".h", ".hpp", ".def", ".inc", ".S", ".sh")
 
 
