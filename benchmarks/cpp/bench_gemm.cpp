@@ -226,6 +226,8 @@ const Shape usual_shapes[] = {
     {"512x3072x768", 512, 3072, 768, 1, f32, false, false, false, none, no},
     {"1024x1024x1024", 1024, 1024, 1024, 1, f32, false, false, false, none, no},
     {"2048x2048x2048", 2048, 2048, 2048, 1, f32, false, false, false, none, no},
+    {"300x300x4", 300, 300, 4, 1, f32, false, false, false, none, no},
+    {"512x512x8", 512, 512, 8, 1, f32, false, false, false, none, no},
     {"1x4096x4096", 1, 4096, 4096, 1, f32, false, false, false, none, no},
     {"2x4096x4096", 2, 4096, 4096, 1, f32, false, false, false, none, no},
     {"4x4096x4096", 4, 4096, 4096, 1, f32, false, false, false, none, no},

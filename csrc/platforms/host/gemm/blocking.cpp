@@ -16,7 +16,12 @@ constexpr double kFetchedBytes = 26.0;       // a cycle, fetched ahead of the ar
 constexpr double kWrittenBytes = 10.0;       // a cycle, of panels
 constexpr double kCacheBytes = 1 << 19;      // an operand up to this size is taken to be in a cache
 constexpr double kOutermostBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
+constexpr double kOuterReads = 0.004;        // cycles a byte of a panel that is read again from the second cache
 constexpr double kCyclesPerMicrosecond = 4000;
+
+// What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
+// tile has many rows; a whole operand in the next one, where it has few.
+constexpr int64_t kNearBytes = 16 << 10, kOuterBytes = 256 << 10;
 
 double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
 
@@ -52,6 +57,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
       p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
   const double full = narrow ? panels - 1 : panels;
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
+  // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
+  const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
+  if (panel_bytes > kNearBytes) cycles += tiles * k * panels * width * size(p.compute) * kOuterReads;
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
@@ -117,10 +125,6 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
 
 // Rows that are multiples of this far apart fall on the same sets of the innermost cache.
 constexpr int64_t kSetBytes = 4096;
-
-// What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
-// tile has many rows; a whole operand in the next one, where it has few.
-constexpr int64_t kNearBytes = 16 << 10, kOuterBytes = 256 << 10;
 
 int64_t tile_rows_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;

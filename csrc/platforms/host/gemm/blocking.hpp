@@ -24,6 +24,29 @@ constexpr Variant kVariants[] = {
 };
 constexpr int kVariantCount = sizeof kVariants / sizeof kVariants[0];
 
+// Panels that are copied together where columns are adjacent: memory is read along its rows.
+constexpr int64_t kPanelsTogether = 8;
+
+// What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
+// many panels as are copied together, one where b is packed.
+template <class T>
+constexpr size_t tiled_scratch(const Variant &variant) {
+  constexpr int64_t value = sizeof(T), width = 2 * 64 / value;
+  const bool wide = value == 8;
+  const int64_t panels = variant.family == Family::blocked ? 1 : kPanelsTogether;
+  const int64_t a_values = round_up(variant.rows * variant.depth + 64, 64), sums = variant.rows * variant.columns;
+  return static_cast<size_t>(value * (a_values + panels * variant.depth * width + sums / (wide ? 2 : 1)));
+}
+
+constexpr bool tiled_scratch_suffices() {
+  for (const Variant &variant : kVariants) {
+    if (variant.family != Family::direct && variant.family != Family::blocked) continue;
+    if (tiled_scratch<float>(variant) > kScratchBytes || tiled_scratch<double>(variant) > kScratchBytes) return false;
+  }
+  return true;
+}
+static_assert(tiled_scratch_suffices());
+
 // Microseconds on one thread of a nominal CPU: good for comparing algorithms of one problem, for nothing else.
 float predict(const Variant &variant, const Problem &p);
 

@@ -17,13 +17,14 @@ constexpr int64_t kDepth = 4096;   // values of the small matrix held at a time
 constexpr int64_t kHeldStride = kDepth + 16;
 // Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
 constexpr int64_t kTasksOfThread = 2, kLeastChunk = 256;
+constexpr int64_t kSumsApart = 32;   // between the sums of one line and the next, for the same reason
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
 // A task's scratch: the small matrix's values, and sums of at most 16 lines, each as long as a chunk.
 constexpr bool scratch_suffices() {
   for (const Variant &variant : kVariants) {
     if (variant.family != Family::skinny) continue;
-    const int64_t held = kMostRows * kHeldStride + 64, sums = kMostRows * variant.columns;
+    const int64_t held = kMostRows * kHeldStride + 64, sums = kMostRows * (variant.columns + 2 * kSumsApart);
     if (static_cast<size_t>(held + sums / 2) * sizeof(double) > kScratchBytes) return false;
     if (static_cast<size_t>(held + sums) * sizeof(float) > kScratchBytes) return false;
   }
@@ -31,12 +32,9 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Rows of the large matrix read side by side. Where kernels leave fetching to the hardware it follows no more than
-// these.
-template <class T>
-int64_t burst_rows(const Kernels<T> &kernel, int64_t few) {
-  return kernel.tile_rows <= 8 || (kernel.group == 1 && few <= kMostUnfetchedRows) ? 8 : 16;
-}
+// Rows of the large matrix read side by side. They may all fall on one set of the innermost cache, beside lines that
+// are fetched ahead. Bytes of floating point are widened, which leaves less time for sums to come and go.
+int64_t burst_rows(Type type, int group) { return group > 1 || size_of(type) > 1 ? 8 * group : 16; }
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
@@ -157,11 +155,11 @@ struct Skinny {
     T *acc = held + kMostRows * kHeldStride + 64;
     // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed
     // below.
-    const int64_t padded = round_up(rows || !dots ? count : few, lanes);
+    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : kSumsApart);
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = kDepth * kernel.group, burst = burst_rows(kernel, few) * kernel.group;
+    const int64_t most = kDepth * kernel.group, burst = burst_rows(m.type, kernel.group);
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads
-// b where it is or copies one panel at a time; blocked packs b into the
-// workspace first, as many chunks at a time as stay in the outermost cache.
+// b where it is or copies some panels at a time; blocked packs b into the workspace first, in chunks that stay cached.
 #include <type_traits>
 
 #include "blocking.hpp"
@@ -18,35 +17,17 @@ constexpr int64_t kRowsAhead = 64;
 // A panel of fewer rows is fetched by its first tile alone.
 constexpr int64_t kSharedRows = 64;
 
+// Sums so short that a panel is not worth fetching.
+constexpr int64_t kShortSum = 32;
+
 // Columns of a that all tiles copy before the next, where the rows are adjacent.
 constexpr int64_t kColumnsTogether = 16;
 
-// Panels that are copied together where columns are adjacent, some rows of all of them before the next rows: memory is
-// read along its rows.
-constexpr int64_t kPanelsTogether = 8, kRowsTogether = 16;
+// Rows of panels that are copied together before the next rows.
+constexpr int64_t kRowsTogether = 16;
 
 // Four panels of two of the widest vectors.
 constexpr int64_t kMostStripColumns = 4 * 2 * 16;
-
-// What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
-// many panels as are copied together, one where b is packed.
-template <class T>
-constexpr size_t scratch_needed(const Variant &variant) {
-  constexpr int64_t value = sizeof(T), width = 2 * 64 / value;
-  const bool wide = value == 8;
-  const int64_t panels = variant.family == Family::blocked ? 1 : kPanelsTogether;
-  const int64_t a_values = round_up(variant.rows * variant.depth + 64, 64), sums = variant.rows * variant.columns;
-  return static_cast<size_t>(value * (a_values + panels * variant.depth * width + sums / (wide ? 2 : 1)));
-}
-
-constexpr bool scratch_suffices() {
-  for (const Variant &variant : kVariants) {
-    if (variant.family != Family::direct && variant.family != Family::blocked) continue;
-    if (scratch_needed<float>(variant) > kScratchBytes || scratch_needed<double>(variant) > kScratchBytes) return false;
-  }
-  return true;
-}
-static_assert(scratch_suffices());
 
 // One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
 // them.
@@ -121,6 +102,10 @@ struct Tiled {
     const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
     const int part = kernel.masks && rest > 0 ? rest : whole;
     const bool to_d = pass.last && plain && part == rest;
+    const bool fetches = b.fetch_next && (pass.tiles == 1 || count > kShortSum);
+    if (to_d && !fetches && !kernel.correct && b.element < kTileElementTypes && blocks.panels > 2) {
+      return plain_tiles(pass, b, kernel.tile[b.element][vectors - 1][!a_in_place], acc, part);
+    }
     int64_t shares = 1;
     while (2 * shares <= pass.tiles && count >= kSharedRows) shares *= 2;
     for (int64_t t = 0; t < pass.tiles; t++) {
@@ -154,6 +139,24 @@ struct Tiled {
         epilogue(finish, tile, stride, region,
                  sums ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr);
       }
+    }
+  }
+
+  // The tiles of a panel whose sums are the result, with nothing to fetch: of short sums, what a tile needs besides its
+  // product counts.
+  void plain_tiles(const Pass<T> &pass, const PanelRows &b, const typename Kernels<T>::Tile *kernels_of_rows,
+                   const T *acc, int part) const {
+    const int64_t rows = blocks.tile_rows, width = kernel.tile_columns, i = pass.first_tile * rows;
+    const char *none = static_cast<const char *>(b.data);
+    T *out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + i * p.d_row_stride + b.j;
+    TileCall<T> call{pass.count, pass.a, p.a.row_stride, none, b.stride, pass.x0 ? acc : nullptr,
+                     width,      out,    p.d_row_stride, none, 0,        0,
+                     part,       part};
+    for (int64_t t = 0, left = p.m - i; t < pass.tiles; t++, left -= rows) {
+      kernels_of_rows[smaller(rows, left)](call);
+      call.a += rows * (a_in_place ? p.a.row_stride : pass.count);
+      if (call.in) call.in += rows * width;
+      call.out += rows * p.d_row_stride;
     }
   }
 

@@ -12,7 +12,6 @@ constexpr int kMaxTileRows = 14;
 constexpr int kMaxSkinnyRows = 8;
 constexpr int kMaxThinRows = 8;
 constexpr int kMaxStripRows = 3;
-constexpr int kMostUnfetchedRows = 2;  // Elements::wide leaves fetching to the hardware
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.

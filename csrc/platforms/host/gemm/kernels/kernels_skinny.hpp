@@ -15,12 +15,12 @@ constexpr int skinny_vectors(int rows) {
   return vectors > most ? most : vectors < 1 ? 1 : vectors;
 }
 
+// Of one row the stretch of each line that is read at once is longer.
+constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 8; }
+
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
-// that is next. With few registers, or rows, there is a load for nearly every multiplication and no slot for fetches:
-// the driver reads fewer rows side by side there, which the hardware follows, and a factor is loaded once for all
-// vectors.
+// that is next.
 constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
-constexpr bool wide_fetches(int rows) { return kRegisters == 32 && rows > kMostUnfetchedRows; }
 
 // Some vectors of columns from the j-th on, `last` lanes of the last of them.
 template <class T, class E, int rows, int vectors>
@@ -43,13 +43,16 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
       row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
-      if constexpr (wide_fetches(rows)) {
-        if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
+      if (v * lanes * sizeof(E) % 64 == 0) {
+        __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
+      }
+      if constexpr (kRegisters == 32) {
         ROCPY_UNROLL
         for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row[v], sum[i][v]);
       }
     }
-    if constexpr (!wide_fetches(rows)) {
+    // With few registers there is a load for nearly every multiplication: a factor is loaded once for all vectors.
+    if constexpr (kRegisters != 32) {
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         const Vec<T> factor = splat(a[i]);
@@ -68,7 +71,7 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
-  constexpr int lanes = kLanes<T>, vectors = skinny_vectors(rows);
+  constexpr int lanes = kLanes<T>, vectors = wide_vectors(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
   const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + kWideAhead;
