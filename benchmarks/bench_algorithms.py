@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Every algorithm that the platform offers, forced in turn: which wins where, by how much, and if that was foreseen."""
 
-import argparse
 import sys
+from functools import partial
 from typing import Any
 
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, shape_name
 
 import rocpy
@@ -20,11 +20,9 @@ NAMED = {
 }
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    shapes = {"quick": (32, 32, 32)} if session.quick else NAMED
-    for name, shape in shapes.items():
-        if arguments.only in name:
-            one(session, name, shape)
+def groups(*, quick: bool) -> Groups:
+    for name, shape in ({"quick": (32, 32, 32)} if quick else NAMED).items():
+        yield name, partial(one, name=name, shape=shape)
 
 
 def one(session: Session, name: str, shape: tuple[int, int, int]) -> None:
@@ -71,4 +69,4 @@ def driver(label: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main("algorithms", run, threads=(1, 2)))
+    sys.exit(main("algorithms", groups, threads=(1, 2)))

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import Session, main, number, summary
+from harness import Groups, Session, main, number, summary
 
 # (m, n, k): MiniLM's layers at a few lengths, Llama's at a prompt, and its decode steps with few rows.
 SHAPES = {
@@ -80,9 +80,12 @@ for line in sys.stdin:
 """
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    shapes = {name: SHAPES[name] for name in QUICK} if session.quick else SHAPES
-    shapes = {name: shape for name, shape in shapes.items() if arguments.only in name}
+def groups(*, quick: bool) -> Groups:
+    return [(name, name) for name in (QUICK if quick else SHAPES)]
+
+
+def run(session: Session, names: Sequence[str]) -> None:
+    shapes = {name: SHAPES[name] for name in names}
     rounds = 3 if session.quick else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "tuning.sqlite3")
@@ -172,8 +175,6 @@ def judge(
 def conclude(session: Session) -> None:
     """Note the gain over all shapes, and which are slower."""
     rows = [row for row in session.rows if row["label"] == "database on"]
-    if not rows:
-        return
     gains = [row["speed_median"] for row in rows]
     slower = [row["case"] for row in rows if row["speed_median"] < 1 - LOSS]
     changed = [row for row in rows if row["rank"]]
@@ -185,4 +186,4 @@ def conclude(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("autotune", run, threads=(2,)))
+    sys.exit(main("autotune", groups, run, threads=(2,)))

@@ -15,12 +15,13 @@ import sys
 import tempfile
 import time
 import timeit
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import machine
 import numpy as np
-from harness import Row, finish, show, speed, summary
+from harness import Row, add_choice, answer_choice, show, speed, summary
 from peers import optional
 
 import rocpy
@@ -33,6 +34,8 @@ SIZES = {1 << 10: 200, 1 << 18: 20, 1 << 24: 2}
 QUICK_SIZES = {1 << 10: 20, 1 << 16: 2}
 ROUNDS, QUICK_ROUNDS = 21, 3
 SMALL_RANKS, SMALL_CALLS = 8, 10_000
+ONE_RANK = "64 bytes, 1 rank"
+CROWDED = f"{SMALL_RANKS} ranks on {os.cpu_count()} processors, 64 bytes"
 NAMES = {1 << 10: "4 KiB", 1 << 16: "256 KiB", 1 << 18: "1 MiB", 1 << 24: "64 MiB"}
 
 
@@ -199,7 +202,7 @@ def overhead(context: Row, quick: bool) -> list[Row]:
             for label, run in rivals.items()
         }
     library.ncclCommDestroy(handle)
-    rows = make_rows("64 bytes, 1 rank", samples, number, context, ranks=1, clock="cpu")
+    rows = make_rows(ONE_RANK, samples, number, context, ranks=1, clock="cpu")
     best = {row["label"]: row["best_us"] for row in rows}
     c_call = best["ncclAllReduce by ctypes"] - best["ncclGetVersion by ctypes"]
     print(f"python over the C call: {best['rocpy'] - c_call:.2f} us a call (best of {rounds} rounds)\n")
@@ -237,6 +240,11 @@ def case_of(name: str, ranks: int) -> str:
     return f"all-reduce of {name}, {ranks} ranks"
 
 
+def cases_of(ranks: int, *, quick: bool) -> list[str]:
+    """Return the names of the groups of so many ranks."""
+    return [case_of(NAMES[count], ranks) for count in (QUICK_SIZES if quick else SIZES)]
+
+
 def main() -> int:
     """Run all groups, print them, and write the rows."""
     parser = argparse.ArgumentParser(prog="benchmarks/bench_collectives.py")
@@ -245,7 +253,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="ignored: a rank has one")
     for ignored in ("--seconds", "--isa"):
         parser.add_argument(ignored, help="ignored: ranks wait for one another, and compute next to nothing")
-    parser.add_argument("--only", default="", help="only groups whose name contains this")
+    add_choice(parser)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default all that are here")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -253,6 +261,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.child is not None:
         return child(arguments)
+    cases = {ranks: cases_of(ranks, quick=arguments.quick) for ranks in arguments.ranks}
+    code = answer_choice([*chain.from_iterable(cases.values()), ONE_RANK, CROWDED], arguments)
+    if code is not None:
+        return code
     context = machine.context("collectives", machine.command("bench_collectives.py"))
     rows, notes = [], []
     starters: list[Any] = arguments.mpiexec or find_starters()
@@ -261,8 +273,8 @@ def main() -> int:
         notes.append(f"mpi4py or mpiexec is not installed: MPI is not compared ({install_command('mpi')})")
         say_folded(f"note: {notes[-1]}")
     with tempfile.TemporaryDirectory() as folder:
-        for ranks in arguments.ranks:
-            if not any(arguments.only in case_of(name, ranks) for name in NAMES.values()):
+        for ranks, names in cases.items():
+            if not any(arguments.only in name for name in names):
                 continue
             for index, starter in enumerate(starters):
                 found = run_ranks(ranks, starter, arguments, Path(folder, f"{ranks}-{index}"))
@@ -270,17 +282,18 @@ def main() -> int:
                     case = case_of(NAMES[int(count)], ranks)
                     if arguments.only in case:
                         rows += make_rows(case, samples, calls, context, ranks=ranks)
-    if arguments.only in "64 bytes, 1 rank":
+    if arguments.only in ONE_RANK:
         rows += overhead(context, arguments.quick)
-    case = f"{SMALL_RANKS} ranks on {os.cpu_count()} processors, 64 bytes"
-    if arguments.only in case:
+    if arguments.only in CROWDED:
         calls = 100 if arguments.quick else SMALL_CALLS
         taken = [max(distributed.run_processes(small, SMALL_RANKS, calls, timeout_s=120.0)) for _ in range(2)]
         print(f"{calls} operations of {SMALL_RANKS} ranks: {min(taken):.2f} s")
         samples = {"rocpy": [seconds / calls * 1e6 for seconds in taken]}
-        rows += make_rows(case, samples, calls, context, ranks=SMALL_RANKS)
+        rows += make_rows(CROWDED, samples, calls, context, ranks=SMALL_RANKS)
     result = {"benchmark": "collectives", "quick": arguments.quick, "peak_gflops": {}, "notes": notes, "rows": rows}
-    return finish(result, arguments)
+    if arguments.json:
+        machine.write_result(arguments.json, result)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Kernels on fibers against numpy, torch and Numba's simulator, on one core; the first call with code on disk."""
 
-import argparse
 import importlib.util
 import os
 import subprocess
@@ -9,17 +8,22 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, each, main
+from peers import optional
 
 from rocpy import cooperative as coop
+from rocpy._messages.distribution import install_command
 from rocpy.cooperative.cpu import _simt
 
 THREADS = 256
 ITEMS = 16
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+WITHOUT_EXAMPLES = "layer norm is one of the examples, which the source tree has and an installed package does not"
 
 
 @coop.jit(threads=1)
@@ -74,17 +78,20 @@ def compile_ms() -> float:
     return best * 1e3
 
 
-def layer_norm_of(session: Session, case: str, rows: int) -> None:
+def layer_norm_of(session: Session, *, case: str, size: int) -> None:
     """Layer norm of the examples against torch's, with 64 threads a row."""
     try:
         import torch
     except ModuleNotFoundError:
         session.note("torch is not installed: no layer norm")
         return
-    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    if not EXAMPLES.is_dir():
+        session.note(WITHOUT_EXAMPLES)
+        return
+    sys.path.insert(0, str(EXAMPLES))
     import kernels
 
-    columns = 1024
+    rows, columns = size, 1024
     x = torch.randn(rows, columns)
     names = {"x": x, "out": torch.empty_like(x), "weight": torch.ones(columns), "bias": torch.zeros(columns)}
     names |= {"kernel": coop.jit(threads=1)(kernels.layer_norm.function), "rows": rows, "columns": columns}
@@ -162,11 +169,14 @@ def simulator(session: Session, own_us: float) -> None:
 
 def first_call(session: Session) -> None:
     """First launch in a new process, which has imported numpy and rocpy.cooperative, of a kernel that lies on disk."""
+    if not EXAMPLES.is_dir():
+        session.note(WITHOUT_EXAMPLES)
+        return
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
 
         def seconds(*imported: str) -> float:
-            command = [sys.executable, "-c", FIRST, str(Path(__file__).parent.parent / "examples"), *imported]
+            command = [sys.executable, "-c", FIRST, str(EXAMPLES), *imported]
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
             return float(done.stdout)
 
@@ -181,8 +191,14 @@ def first_call(session: Session) -> None:
 KERNELS = {"threads": THREADS, "empty": empty, "striped": sum_striped, "single": sum_single, "tree": sum_tree}
 
 
-def sum_of_many(session: Session, case: str, x: np.ndarray) -> None:
+def numbers(size: int) -> np.ndarray:
+    """Return normal values, the same for the same size."""
+    return np.random.default_rng(0).standard_normal(size, dtype=np.float32)
+
+
+def sum_of_many(session: Session, *, case: str, size: int) -> None:
     """Sum with 16 numbers a thread."""
+    x = numbers(size)
     blocks = -(-len(x) // (THREADS * ITEMS))
     names = KERNELS | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
     session.compare(
@@ -196,8 +212,9 @@ def sum_of_many(session: Session, case: str, x: np.ndarray) -> None:
     )
 
 
-def sum_of_few(session: Session, case: str, x: np.ndarray) -> None:
+def sum_of_few(session: Session, *, case: str, size: int) -> None:
     """Sums with one number a thread, and a launch of nothing."""
+    x = numbers(size)
     blocks = -(-len(x) // THREADS)
     names = KERNELS | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
     session.compare(
@@ -213,18 +230,22 @@ def sum_of_few(session: Session, case: str, x: np.ndarray) -> None:
     )
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    size, rows = (100_000, 64) if session.quick else (10_000_000, 4096)
-    x = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
-    groups: dict[str, Callable[[str], None]] = {
-        f"sum of {size} float32": lambda case: sum_of_many(session, case, x),
-        f"sum of {size // 50} float32, one a thread": lambda case: sum_of_few(session, case, x[: size // 50]),
-        f"layer norm of ({rows}, 1024) float32": lambda case: layer_norm_of(session, case, rows),
-    }
-    for case, measure in groups.items():
-        if arguments.only in case:
-            measure(case)
-    if not arguments.only:
+def groups(*, quick: bool) -> Groups:
+    size, rows = (100_000, 64) if quick else (10_000_000, 4096)
+    for case, measure, extent in (
+        (f"sum of {size} float32", sum_of_many, size),
+        (f"sum of {size // 50} float32, one a thread", sum_of_few, size // 50),
+        (f"layer norm of ({rows}, 1024) float32", layer_norm_of, rows),
+    ):
+        yield case, partial(measure, case=case, size=extent)
+
+
+def run(session: Session, measures: Sequence[Callable[[Session], None]]) -> None:
+    if optional("numba") is None:
+        session.note(f"Numba is not installed: no kernel is compiled ({install_command('cooperative')})")
+        return
+    each(session, measures)
+    if not session.only:
         notes(session)
 
 
@@ -241,4 +262,4 @@ def notes(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("cooperative", run))
+    sys.exit(main("cooperative", groups, run))

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Bias, SiLU and a residual as a tile program inside the product, against torch and the built-in epilogue."""
 
-import argparse
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, shape_name, to_torch, torch_with
 
 import rocpy
 from rocpy.blaslt.custom.tile import product
 from rocpy.blaslt.engine.program import TileProgram
 
-GROUPS = ((512, 3072, 768), (64, 3072, 768), (8, 4096, 4096))
+SHAPES_OF_LAYERS = ((512, 3072, 768), (64, 3072, 768), (8, 4096, 4096))
 EAGER = "torch eager"
 SILU_RESIDUAL = TileProgram(
     [("VALUE", 0), ("INPUT", 1, 0), ("ADD", 0, 0, 1), ("SILU", 0, 0), ("INPUT", 2, 1), ("ADD", 0, 0, 2)], 0, inputs=2
@@ -21,12 +21,10 @@ SILU_RESIDUAL = TileProgram(
 GELU = TileProgram([("VALUE", 0), ("GELU", 0, 0)], 0)
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    shapes = ((64, 96, 48),) if session.quick else GROUPS
-    for shape in shapes:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((64, 96, 48),) if quick else SHAPES_OF_LAYERS:
         for dtype in ("float32", "bfloat16"):
-            if arguments.only in f"{shape_name(shape)} {dtype}":
-                one(session, shape, dtype)
+            yield f"{shape_name(shape)} {dtype}", partial(one, shape=shape, dtype=dtype)
 
 
 def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
@@ -92,4 +90,4 @@ def torch_entries(session: Session, torch: object, arrays: dict[str, object]) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main("custom_epilogue", run))
+    sys.exit(main("custom_epilogue", groups))

@@ -1,27 +1,25 @@
 # SPDX-License-Identifier: MIT
 """Bias and GELU inside the product, with the pre-activation and without, against torch's linear and gelu."""
 
-import argparse
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, shape_name, to_torch, torch_with
 
 import rocpy
 from rocpy.testing.cases import SHAPES
 
-GROUPS = (*SHAPES["transformer"], (1024, 1024, 1024), *SHAPES["decode"])
+SHAPES_OF_LAYERS = (*SHAPES["transformer"], (1024, 1024, 1024), *SHAPES["decode"])
 EAGER = "torch eager"
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    shapes = ((64, 96, 48),) if session.quick else GROUPS
-    for shape in shapes:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((64, 96, 48),) if quick else SHAPES_OF_LAYERS:
         for dtype in ("float32", "bfloat16", "float16"):
-            if arguments.only in f"{shape_name(shape)} {dtype}":
-                one(session, shape, dtype)
+            yield f"{shape_name(shape)} {dtype}", partial(one, shape=shape, dtype=dtype)
 
 
 def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
@@ -105,4 +103,4 @@ def agree(x: object, w: object, bias: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("epilogue", run))
+    sys.exit(main("epilogue", groups))

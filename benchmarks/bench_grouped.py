@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Groups of rows, each with a weight of its own, in one call, against one product for each group."""
 
-import argparse
 import sys
+from functools import partial
 
 import numpy as np
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, to_torch, torch_with
 
 import rocpy
@@ -14,12 +14,16 @@ import rocpy
 SHAPES = ((512, 8, 1024, 1024), (16, 64, 256, 256), (64, 64, 16, 16))
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    for shape in ((24, 6, 16, 16),) if session.quick else SHAPES:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((24, 6, 16, 16),) if quick else SHAPES:
         for spread in ("even", "uneven"):
-            if arguments.only not in f"{shape} {spread}":
-                continue
-            one(session, shape, spread)
+            yield case_of(shape, spread), partial(one, shape=shape, spread=spread)
+
+
+def case_of(shape: tuple[int, int, int, int], spread: str) -> str:
+    """Return the name of a group."""
+    tokens, experts, k, n = shape
+    return f"{tokens} rows in {experts} {spread} groups, {k}x{n} float32"
 
 
 def one(session: Session, shape: tuple[int, int, int, int], spread: str) -> None:
@@ -44,7 +48,7 @@ def one(session: Session, shape: tuple[int, int, int, int], spread: str) -> None
     if torch is not None:
         entries.append(Entry("torch loop", "[a[low:high] @ b[g] for g, (low, high) in groups]", names))
     session.compare(
-        f"{tokens} rows in {experts} {spread} groups, {k}x{n} float32",
+        case_of(shape, spread),
         entries,
         against="rocpy loop",
         flops=2.0 * tokens * n * k,
@@ -54,4 +58,4 @@ def one(session: Session, shape: tuple[int, int, int, int], spread: str) -> None
 
 
 if __name__ == "__main__":
-    sys.exit(main("grouped", run))
+    sys.exit(main("grouped", groups))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """How long `import rocpy` takes after numpy, each time in a fresh process."""
 
-import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 
-from harness import Session, main, show, summary
+from harness import Groups, Session, main, show, summary
 
 CASES = {
     "numpy": ("pass", "import numpy"),
@@ -16,13 +16,17 @@ CASES = {
 PROGRAM = "{before}\nfrom time import perf_counter\nstart = perf_counter()\n{timed}\nprint(perf_counter() - start)"
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
+def groups(*, quick: bool) -> Groups:
+    del quick
+    return [(label, label) for label in CASES]
+
+
+def run(session: Session, labels: Sequence[str]) -> None:
     rounds = 3 if session.quick else 15
     samples: dict[str, list[float]] = {}
     for turn in range(rounds + 1):
-        for label, (before, timed) in CASES.items():
-            if arguments.only not in label or (turn and label not in samples):
-                continue
+        for label in labels if turn == 0 else tuple(samples):
+            before, timed = CASES[label]
             words = [sys.executable, "-c", PROGRAM.format(before=before, timed=timed)]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -42,4 +46,4 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("import", run))
+    sys.exit(main("import", groups, run))

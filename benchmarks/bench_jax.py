@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """rocpy.jax.matmul inside jax.jit against jax's own product and activation: forward, and with gradients."""
 
-import argparse
 import os
 import sys
+from collections.abc import Sequence
 
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, optional, shape_name
 
 SHAPES = ((512, 3072, 768), (64, 3072, 768), (1024, 1024, 1024))
@@ -13,17 +13,21 @@ EPILOGUES = ("default", "bias", "relu_bias", "gelu_bias", "silu_bias")
 THEIRS = "jax"
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((8, 16, 12),) if quick else SHAPES:
+        for epilogue in EPILOGUES:
+            yield f"{shape_name(shape)} {epilogue}", (shape, epilogue)
+
+
+def run(session: Session, layers: Sequence[tuple[tuple[int, int, int], str]]) -> None:
     # XLA sizes its pool by the CPUs that it may use, and reads that once.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: session.threads])
     jax = optional("jax")
     if jax is None:
         session.note("jax is not installed: nothing to compare")
         return
-    for shape in ((8, 16, 12),) if session.quick else SHAPES:
-        for epilogue in EPILOGUES:
-            if arguments.only in f"{shape_name(shape)} {epilogue}":
-                compare(session, jax, shape, epilogue)
+    for shape, epilogue in layers:
+        compare(session, jax, shape, epilogue)
 
 
 def pair(jax, epilogue):
@@ -72,4 +76,4 @@ def compare(session, jax, shape, epilogue) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("jax", run))
+    sys.exit(main("jax", groups, run))

@@ -1,34 +1,30 @@
 # SPDX-License-Identifier: MIT
 """Plain products: square, transformer and decode shapes, by dtype and threads, against torch, numpy and MKL."""
 
-import argparse
 import sys
 import timeit
+from functools import partial
 from typing import Any
 
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
 
 import rocpy
 from rocpy.testing.cases import SHAPES
 
 SQUARES = tuple((n, n, n) for n in (256, 512, 1024, 2048))
-GROUPS = (*SQUARES, *SHAPES["transformer"], *SHAPES["decode"])
+ALL_SHAPES = (*SQUARES, *SHAPES["transformer"], *SHAPES["decode"])
 # numpy has no fast product below float32, and nvmath-python's CPU path none at all.
 WIDE = ("float32", "float64")
 SLOW_S = 1.0
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    shapes = ((64, 64, 64),) if session.quick else GROUPS
-    for shape in shapes:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((64, 64, 64),) if quick else ALL_SHAPES:
         for dtype in ("float32", "float64", "float16", "bfloat16"):
-            if dtype == "float64" and shape not in SQUARES:
-                continue
-            if arguments.only in f"{shape_name(shape)} {dtype}":
-                one(session, shape, dtype)
-        if arguments.only in f"{shape_name(shape)} own dtypes":
-            own_dtypes(session, shape)
+            if dtype != "float64" or shape in SQUARES:
+                yield f"{shape_name(shape)} {dtype}", partial(one, shape=shape, dtype=dtype)
+        yield f"{shape_name(shape)} own dtypes", partial(own_dtypes, shape=shape)
 
 
 def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
@@ -76,4 +72,4 @@ def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("matmul", run, threads=(1, 2)))
+    sys.exit(main("matmul", groups, threads=(1, 2)))

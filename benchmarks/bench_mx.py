@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """MX operands: few rows against a large weight, by the tiles that take every shape, as the plan has it, and packed."""
 
-import argparse
 import sys
+from functools import partial
 
 import numpy as np
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, shape_name
 
 import rocpy
@@ -14,10 +14,9 @@ SHAPES = ((1, 4096, 4096), (8, 4096, 4096), (16, 4096, 4096), (512, 3072, 768))
 TYPES = ("float8_e4m3fn", "float6_e2m3fn", "float4_e2m1fn")
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    for shape in ((4, 64, 64),) if session.quick else SHAPES:
-        if arguments.only in shape_name(shape):
-            one(session, shape)
+def groups(*, quick: bool) -> Groups:
+    for shape in ((4, 64, 64),) if quick else SHAPES:
+        yield shape_name(shape), partial(one, shape=shape)
 
 
 def one(session: Session, shape: tuple[int, int, int]) -> None:
@@ -47,4 +46,4 @@ def one(session: Session, shape: tuple[int, int, int]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("mx", run))
+    sys.exit(main("mx", groups))

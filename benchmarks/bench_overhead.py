@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: MIT
 """What a call costs when the product is next to nothing, beside torch, numpy and nvmath-python."""
 
-import argparse
 import sys
+from functools import partial
 
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
 
 import rocpy
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
-    for extent in (4,) if session.quick else (4, 32):
+def groups(*, quick: bool) -> Groups:
+    for extent in (4,) if quick else (4, 32):
         shape = (extent, extent, extent)
         for library in ("torch", "numpy"):
-            if arguments.only in f"{shape_name(shape)} {library}":
-                one(session, shape, library)
+            yield f"{shape_name(shape)} {library}", partial(one, shape=shape, library=library)
 
 
 def one(session: Session, shape: tuple[int, int, int], library: str) -> None:
@@ -64,4 +63,4 @@ def one(session: Session, shape: tuple[int, int, int], library: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("overhead", run))
+    sys.exit(main("overhead", groups))

@@ -5,18 +5,17 @@ The roofline of a product is the larger of two times: its multiply-adds at the p
 and result at the bandwidth with which a working set of that size is read. Both are measured in the same run.
 """
 
-import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import machine
 import numpy as np
-from harness import Entry, Row, Session, main, number, ran_on
+from harness import Entry, Groups, Row, Session, main, number, ran_on
 from isolation import CrashError, in_child
 from peers import normal, nvmath_with, optional, to_torch, torch_with
 from peers.switches import best as fastest_switches
@@ -206,7 +205,11 @@ def compare(session: Session, product: Product) -> list[Row]:
         return rows
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
+def groups(*, quick: bool) -> Groups:
+    return [(product.name, product) for product in grid(quick=quick)]
+
+
+def run(session: Session, products: Sequence[Product]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bandwidth = machine.read_bandwidth(session.threads, Path(folder), quick=session.quick, isa=session.isa)
     roofline = Roofline(session.peak, bandwidth)
@@ -214,9 +217,7 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
     for name in PEER_MODULES:
         optional(name)
     judged = []
-    for product in grid(quick=session.quick):
-        if arguments.only not in product.name:
-            continue
+    for product in products:
         rows = compare(session, product)
         # The rows that the session keeps are these: the verdict is on rocpy's.
         rows[0] |= judge(rows, roofline.microseconds(product, rows[0]["calls_per_sample"], len(rows)))
@@ -226,8 +227,6 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
 
 def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> None:
     """Print a line a product, the means, and what the figures rest on."""
-    if not rows:
-        return
     times = ("best us", "median us", "packed us", "peer us")
     shares = ("of peak", "peer / rocpy", "peer / packed", "of roofline")
     kernels = machine.kernels_of_peers()
@@ -271,4 +270,4 @@ def mean_of(ratios: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main("reach", run, threads=(1,), seconds=0.2, switches=fastest_switches))
+    sys.exit(main("reach", groups, run, threads=(1,), seconds=0.2, switches=fastest_switches))

@@ -1,38 +1,39 @@
 # SPDX-License-Identifier: MIT
 """Layers of rocpy.torch against torch's own: forward, forward and backward, and what a call of a tiny layer costs."""
 
-import argparse
 import copy
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from harness import Entry, Session, main
-from peers import optional, torch_with
+from harness import Entry, Groups, Session, main
+from peers import optional, shape_name, torch_with
 
 SHAPES = ((512, 3072, 768), (64, 3072, 768), (2048, 1024, 1024))
 ACTIVATIONS = ((None, "none"), ("relu", "none"), ("gelu", "none"), ("gelu", "tanh"), ("silu", "none"))
 THEIRS = "torch"
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
+def groups(*, quick: bool) -> Groups:
+    for shape in ((8, 16, 12),) if quick else SHAPES:
+        for activation, approximate in ACTIVATIONS:
+            name = f"{activation} {approximate}" if activation == "gelu" else activation or "none"
+            title = f"{shape_name(shape)} {name}"
+            yield title, partial(layer, shape=shape, activation=activation, approximate=approximate, name=name)
+    yield "tiny", tiny
+    for kind in ("mlp", "gated"):
+        yield kind, partial(block, kind=kind)
+    yield "minilm", minilm
+
+
+def run(session: Session, measures: Sequence[Callable[[Session, Any], None]]) -> None:
     torch = torch_with(session)
     if torch is None:
         session.note("torch is not installed: nothing to compare")
         return
-    for m, n, k in ((8, 16, 12),) if session.quick else SHAPES:
-        for activation, approximate in ACTIVATIONS:
-            name = (
-                "none" if activation is None else f"{activation} {approximate}" if activation == "gelu" else activation
-            )
-            if arguments.only in f"{m}x{n}x{k} {name}":
-                layer(session, torch, (m, n, k), activation, approximate, name)
-    if arguments.only in "tiny":
-        layer(session, torch, (4, 8, 8), None, "none", "none, tiny")
-        layer(session, torch, (4, 8, 8), "gelu", "tanh", "gelu tanh, tiny")
-    for kind in ("mlp", "gated"):
-        if arguments.only in kind:
-            block(session, torch, kind)
-    if arguments.only in "minilm":
-        minilm(session, torch)
+    for measure in measures:
+        measure(session, torch)
 
 
 def pair(torch, k, n, activation, approximate):
@@ -54,6 +55,12 @@ def layer(session, torch, shape, activation, approximate, name) -> None:
     # The input needs a gradient too, as inside a model.
     x = torch.randn(m, k, requires_grad=True)
     compare(session, torch, f"{m}x{n}x{k} {name}", ours, theirs, x, 2.0 * m * n * k)
+
+
+def tiny(session, torch) -> None:
+    """Compare layers whose product is next to nothing."""
+    layer(session, torch, (4, 8, 8), None, "none", "none, tiny")
+    layer(session, torch, (4, 8, 8), "gelu", "tanh", "gelu tanh, tiny")
 
 
 def block(session, torch, kind) -> None:
@@ -164,4 +171,4 @@ def compare(session, torch, name, ours, theirs, x, flops) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("torch", run))
+    sys.exit(main("torch", groups, run))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """A training step of a small GPT (forward, loss, backward, AdamW): torch's layers, rocpy's, and replace_linear."""
 
-import argparse
 import copy
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from harness import Entry, Session, main
+from harness import Entry, Groups, Session, main
 from peers import torch_with
 
 # Width, heads, blocks, and the sentences and tokens of a batch.
@@ -101,37 +102,47 @@ def step_of(torch: Any, model: Any, ids: Any, *, bfloat16: bool) -> Any:
     return step
 
 
-def run(session: Session, arguments: argparse.Namespace) -> None:
+def groups(*, quick: bool) -> Groups:
+    for size in ((16, 2, 1, 2, 8),) if quick else SIZES:
+        width, _, blocks, sentences, tokens = size
+        for dtype in ("float32", "bfloat16"):
+            name = f"GPT, width {width}, {blocks} blocks, {sentences} x {tokens} tokens, {dtype}"
+            yield name, partial(train, name=name, size=size, dtype=dtype)
+
+
+def run(session: Session, measures: Sequence[Callable[[Session, Any], None]]) -> None:
     torch = torch_with(session)
     if torch is None:
         session.note("torch is not installed: nothing to compare")
         return
+    for measure in measures:
+        measure(session, torch)
+
+
+def train(session: Session, torch: Any, *, name: str, size: tuple[int, int, int, int, int], dtype: str) -> None:
+    """Compare the steps of three models with the same parameters."""
     import rocpy.torch as rt
 
-    for width, heads, blocks, sentences, tokens in ((16, 2, 1, 2, 8),) if session.quick else SIZES:
-        for dtype in ("float32", "bfloat16"):
-            name = f"GPT, width {width}, {blocks} blocks, {sentences} x {tokens} tokens, {dtype}"
-            if arguments.only not in name:
-                continue
-            torch.manual_seed(0)
-            theirs = gpt(torch, width, heads, blocks, tokens, layers=OfTorch(torch))
-            ours = gpt(torch, width, heads, blocks, tokens, layers=OfRocpy())
-            # The layers of an MLP have names, those of a Sequential numbers; their order is the same.
-            with torch.no_grad():
-                for to, value in zip(ours.parameters(), theirs.parameters(), strict=True):
-                    to.copy_(value)
-            replaced = copy.deepcopy(theirs)
-            rt.replace_linear(replaced)
-            ids = torch.randint(0, WORDS, (sentences, tokens + 1))
-            models = {THEIRS: theirs, "rocpy layers": ours, "rocpy replace_linear": replaced}
-            steps = {label: step_of(torch, model, ids, bfloat16=dtype == "bfloat16") for label, model in models.items()}
-            losses = {label: [step() for _ in range(3)] for label, step in steps.items()}
-            error = max(abs(x - y) for values in losses.values() for x, y in zip(values, losses[THEIRS], strict=True))
-            if error > (2e-3 if dtype == "float32" else 0.05):
-                raise RuntimeError(f"{name}: the losses differ by {error:g}")
-            entries = [Entry(label, "step()", {"step": step}) for label, step in steps.items()]
-            session.compare(name, entries, against=THEIRS, dtype=dtype)
+    width, heads, blocks, sentences, tokens = size
+    torch.manual_seed(0)
+    theirs = gpt(torch, width, heads, blocks, tokens, layers=OfTorch(torch))
+    ours = gpt(torch, width, heads, blocks, tokens, layers=OfRocpy())
+    # The layers of an MLP have names, those of a Sequential numbers; their order is the same.
+    with torch.no_grad():
+        for to, value in zip(ours.parameters(), theirs.parameters(), strict=True):
+            to.copy_(value)
+    replaced = copy.deepcopy(theirs)
+    rt.replace_linear(replaced)
+    ids = torch.randint(0, WORDS, (sentences, tokens + 1))
+    models = {THEIRS: theirs, "rocpy layers": ours, "rocpy replace_linear": replaced}
+    steps = {label: step_of(torch, model, ids, bfloat16=dtype == "bfloat16") for label, model in models.items()}
+    losses = {label: [step() for _ in range(3)] for label, step in steps.items()}
+    error = max(abs(x - y) for values in losses.values() for x, y in zip(values, losses[THEIRS], strict=True))
+    if error > (2e-3 if dtype == "float32" else 0.05):
+        raise RuntimeError(f"{name}: the losses differ by {error:g}")
+    entries = [Entry(label, "step()", {"step": step}) for label, step in steps.items()]
+    session.compare(name, entries, against=THEIRS, dtype=dtype)
 
 
 if __name__ == "__main__":
-    sys.exit(main("training", run, threads=(1,)))
+    sys.exit(main("training", groups, run))

@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import timeit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ import machine
 from rocpy.cli._output import print_table, say_folded
 
 Row = dict[str, Any]
+# What `--only` chooses from: the name of each group, and what measures it, a function of the session unless a benchmark
+# has its own way to measure its groups.
+Groups = Iterable[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Session:
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         self.name = name
         self.quick: bool = arguments.quick
+        self.only: str = arguments.only
         self.threads: int = arguments.child_threads
         self.isa: str = arguments.isa
         self.peak: dict[str, float] = json.loads(arguments.child_peak)
@@ -230,16 +235,43 @@ def parser(name: str, *, threads: Sequence[int], seconds: float = Effort.budget_
     made.add_argument(
         "--clock", choices=("auto", *CLOCKS), default="auto", help="cpu: of the process; auto: cpu with one thread"
     )
-    made.add_argument("--only", default="", help="only groups whose name contains this")
+    add_choice(made)
     for hidden in ("--child-output", "--child-peak", "--child-command"):
         made.add_argument(hidden, help=argparse.SUPPRESS)
     made.add_argument("--child-threads", type=int, help=argparse.SUPPRESS)
     return made
 
 
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose groups and list them."""
+    parser.add_argument("--only", default="", help="only groups whose name contains this")
+    parser.add_argument("--list", action="store_true", help="print the names of the groups, and measure nothing")
+
+
+def answer_choice(names: Sequence[str], arguments: argparse.Namespace) -> int | None:
+    """Print the names if they are asked for, or refuse a choice that none of them contains.
+
+    Returns the exit code, or None if there is something to measure.
+    """
+    if arguments.list:
+        print(*names, sep="\n")
+        return 0
+    if not any(arguments.only in name for name in names):
+        print(f"no group's name contains {arguments.only!r}; --list shows the names", file=sys.stderr)
+        return 2
+    return None
+
+
+def each(session: Session, groups: Sequence[Callable[[Session], None]]) -> None:
+    """Measure one group after the other."""
+    for measure_group in groups:
+        measure_group(session)
+
+
 def main(
     name: str,
-    run: Callable[[Session, argparse.Namespace], None],
+    groups: Callable[..., Groups],
+    run: Callable[[Session, Sequence[Any]], None] = each,
     *,
     threads: Sequence[int] = (1,),
     seconds: float = Effort.budget_s,
@@ -247,17 +279,22 @@ def main(
 ) -> int:
     """Run a benchmark once per number of threads, each in a process whose libraries start with that number.
 
-    `switches` returns what the environment needs besides, unless all are held to one instruction set.
+    `groups`, called with `quick`, returns the groups; `run` measures those that are chosen. `switches` returns what the
+    environment needs besides, unless all are held to one instruction set.
     """
     arguments = parser(name, threads=threads, seconds=seconds).parse_args()
+    all_groups = list(groups(quick=arguments.quick))
     if arguments.child_output is not None:
         session = Session(name, arguments)
-        run(session, arguments)
+        run(session, [group for title, group in all_groups if arguments.only in title])
         if session.rows:
             session.name_kernels()
         document = {"rows": session.rows, "notes": session.notes}
         Path(arguments.child_output).write_text(json.dumps(document), encoding="utf-8")
         return 0
+    code = answer_choice([title for title, _ in all_groups], arguments)
+    if code is not None:
+        return code
     command = machine.command(f"bench_{name}.py")
     rows, notes, peaks = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
@@ -279,21 +316,15 @@ def main(
             if switches and arguments.isa == "native":
                 environment |= switches(environment, quick=arguments.quick)
             done = subprocess.run(words, env=environment, check=False)
+            if done.returncode < 0:
+                print(f"{words[1]} was ended by {signal.Signals(-done.returncode).name}", file=sys.stderr)
+                return 128 - done.returncode
             if done.returncode:
                 return done.returncode
             document = json.loads(output.read_text(encoding="utf-8"))
             rows += document["rows"]
             notes += [note for note in document["notes"] if note not in notes]
     result = {"benchmark": name, "quick": arguments.quick, "peak_gflops": peaks, "notes": notes, "rows": rows}
-    return finish(result, arguments)
-
-
-def finish(result: Row, arguments: argparse.Namespace) -> int:
-    """Write the result where it is asked for; exit code 2 if ``--only`` left no group."""
-    nothing = bool(arguments.only) and not result["rows"]
-    if nothing:
-        result["notes"].append(f"no group's name contains {arguments.only!r}")
-        say_folded(f"note: {result['notes'][-1]}")
     if arguments.json:
         machine.write_result(arguments.json, result)
-    return 2 if nothing else 0
+    return 0

@@ -43,6 +43,7 @@ html_css_files = ["site.css"]
 # Pages without others beside them need no list of these.
 html_sidebars = {page: [] for page in ("index", "install", "getting-started", "performance")}
 html_show_sourcelink = False
+html_domain_indices = False  # nothing links to them
 html_copy_source = False
 html_theme_options = {
     "show_prev_next": True,

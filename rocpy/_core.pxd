@@ -39,6 +39,11 @@ cdef extern from "platform.hpp" namespace "rocpy" nogil:
     cpp_bool loaded()
 
 
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    # Whether the loaded library has a function.
+    cpp_bool c_has "rocpy::has"(const char* function)
+
+
 # The slow halves of the two functions below; both take the GIL.
 cdef int raise_status(Library library, int32_t code, const char* function) except -1 nogil
 cdef int select_platform() except -1 nogil

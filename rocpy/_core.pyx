@@ -36,7 +36,6 @@ cdef extern from "table.hpp" namespace "rocpy" nogil:
         cpp_bool optional
     int row_count()
     const Row& row_at(int index)
-    cpp_bool c_has "rocpy::has"(const char* function)
 
 
 cdef extern from "platform.hpp" namespace "rocpy" nogil:

@@ -97,8 +97,11 @@ cdef extern from "array_types.hpp" namespace "rocpy" nogil:
         uint8_t code
         uint8_t bits
         bint in_numpy
+        int32_t nccl
         const char* name
 
+    const ArrayType* array_types_of_core "rocpy::array_types"
+    const int array_type_count
     const ArrayType* array_type_of_hip(int32_t type)
     const ArrayType* array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes)
     const ArrayType* array_type_of_name(const char* name)

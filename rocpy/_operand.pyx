@@ -8,9 +8,10 @@ from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
-from libc.stdint cimport int32_t, int64_t
+from cpython.object cimport Py_TYPE
+from libc.stdint cimport int64_t
 
-from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_of_hip, array_type_of_name, kDLCPU
+from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU
 from rocpy._producers.foreign_arrays cimport parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
 from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact
@@ -21,19 +22,6 @@ from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_re
 from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 cnp.import_array()
-
-
-cdef extern from "Python.h":
-    void* Py_TYPE(object) nogil
-
-
-# The rows of dtypes.def; what each call looks at is in _dlpack.pxd.
-cdef extern from "array_types.hpp" namespace "rocpy" nogil:
-    cppclass ArrayTypeRow "rocpy::ArrayType":
-        int32_t type
-        int32_t nccl
-    const ArrayTypeRow* array_types_of_core "rocpy::array_types"
-    const int array_type_count
 
 
 cdef int raise_if(int failed) except -1:
@@ -65,7 +53,7 @@ def torch_dispatcher():
 
 
 cdef inline bint is_plain_torch(object array) noexcept:
-    cdef void* cls = Py_TYPE(array)
+    cdef void* cls = <void*>Py_TYPE(array)
     return cls != NULL and (cls == tensor_type or cls == parameter_type)
 
 
@@ -254,10 +242,8 @@ def array_types():
     cdef int i
     rows = {}
     for i in range(array_type_count):
-        row = array_type_of_hip(array_types_of_core[i].type)
-        rows[row.name.decode()] = (
-            row.type, 8 << row.shift, row.code, row.bits, bool(row.in_numpy), array_types_of_core[i].nccl
-        )
+        row = &array_types_of_core[i]
+        rows[row.name.decode()] = (row.type, 8 << row.shift, row.code, row.bits, bool(row.in_numpy), row.nccl)
     return rows
 
 

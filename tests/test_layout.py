@@ -5,6 +5,7 @@ import functools
 
 import pytest
 from layout_rules import RULES, read_tree, structure
+from layout_rules.native_functions import native_functions
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +56,51 @@ def test_exceptions_still_break_their_rule(tree, monkeypatch, name):
     else:
         problems = "\n".join(structure.OF_LIST[name](tree))
         assert [each for each in listed if not all(part in problems for part in each.split(":"))] == []
+
+
+NATIVE = r"""
+#define OPEN {
+namespace a::b {
+extern "C" {
+int plain(void) { return '{'; }
+}
+enum class Kind : uint8_t { one, two };
+constexpr int table[] = {1, 2, 3};
+const auto callback = [](int x) { return x; };
+template <class T, int n = (1 > 0)>
+struct alignas(64) Held : Base<T> {
+  Held(int a, Pair<int, int> b) : Base<T>{a}, b_(b), c_{1'000'000} {}
+  ~Held() { free(text); }
+  bool operator()(int x) const { return x < 0; }
+  bool operator==(const Held &other) const noexcept { return true; }
+  int value{0};
+  const char *text = R"(}}} " // {)";
+};
+#if defined(ONE)
+static int chosen(int (*call)(int, int),
+#else
+static int chosen(int (*call)(int, int, int),
+#endif
+                  Map<int, Map<int, int>> map) {
+  if (map.empty()) { return 1; }
+  return [&](int x) { return x; }(2);  // }
+}
+auto Held<int>::far(int a) -> decltype(f(a)) {
+  struct Local {
+    void inner() {}
+  };
+}
+}
+"""
+
+
+def test_native_functions_are_read():
+    assert [(each.name, each.lines, each.parameters) for each in native_functions(NATIVE)] == [
+        ("plain", 1, 0),
+        ("Held", 1, 2),
+        ("~Held", 1, 0),
+        ("operator()", 1, 1),
+        ("operator==", 1, 1),
+        ("chosen", 8, 2),
+        ("far", 5, 1),
+    ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The locked requirements: every pin is there, with what it needs, and nothing without a hash."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -46,6 +47,20 @@ def test_another_version_and_a_missing_hash_are_noticed(tmp_path):
     assert unmet(pins, locked) == ["one==1.0", "two==2.0"]
 
 
-def test_only_what_needs_torch_is_not_locked():
-    assert {path.stem for path in LOCK["REQUIREMENTS"].glob("*.txt")} - set(LOCK["locked_names"]()) == LOCK["UNLOCKED"]
-    assert not {path.stem for path in LOCK["LOCKED"].glob("*.txt")} ^ set(LOCK["locked_names"]())
+def test_every_file_is_locked_and_none_has_torch():
+    assert {path.stem for path in LOCK["LOCKED"].glob("*.txt")} == set(LOCK["locked_names"]())
+    for path in LOCK["LOCKED"].glob("*.txt"):
+        names = {one.name for one, _ in requirements_of(path)}
+        assert not {name for name in names if name == "torch" or name.startswith("nvidia-")}, path
+
+
+def test_only_torch_is_installed_without_hashes():
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    installs = [line for line in lines if re.search(r"\$\(INSTALL\)|pip.* install", line) and line.startswith("\t")]
+    assert len(installs) > 10
+    unhashed = [line for line in installs if "$(LOCKED)" not in line and "-e ." not in line]
+    assert [line for line in unhashed if "$(TORCH)" not in line and "/*.whl" not in line] == []
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for words in re.findall(r"pip install ([^\n]*)", path.read_text(encoding="utf-8")):
+            assert set(words.split()[::2]) == {"-r"}, path
+            assert all(word.startswith("requirements/locked/") for word in words.split()[1::2]), path

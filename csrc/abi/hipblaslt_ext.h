@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hipBLASLt's C++ extension functions as far as rocpy calls them: declared from their documented signatures, so that
  * the compiler makes the symbols' names. hipblaslt_ext.def lists those names; nothing links with these functions. */
-#ifndef ROCPY_ABI_HIPBLASLT_EXT_H
-#define ROCPY_ABI_HIPBLASLT_EXT_H
+#pragma once
 
 #include "types.h"
 
@@ -43,5 +42,4 @@ hipblasStatus_t copyMatmul(hipblasLtMatmulDesc_t from, hipblasLtMatmulDesc_t to)
 
 }  // namespace hipblaslt_ext
 
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows as C prototypes under their own names: what a platform's libraries export. */
-#ifndef ROCPY_ABI_PROTOTYPES_H
-#define ROCPY_ABI_PROTOTYPES_H
+#pragma once
 
 #include "types.h"
 
@@ -15,5 +14,4 @@ extern "C" {
 
 #ifdef __cplusplus
 }
-#endif
 #endif

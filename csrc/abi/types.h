@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract's types: what bindings and platforms both include, and all that they share. */
-#ifndef ROCPY_ABI_TYPES_H
-#define ROCPY_ABI_TYPES_H
+#pragma once
 
 #define ROCPY_TYPES
 #include "libraries.def"
 #undef ROCPY_TYPES
 
 #include "types_extension.h"
-
-#endif

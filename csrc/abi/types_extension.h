@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What rocpy adds to the ABI: values that a platform may understand beyond AMD's own. See extension.def. */
-#ifndef ROCPY_ABI_TYPES_EXTENSION_H
-#define ROCPY_ABI_TYPES_EXTENSION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -104,5 +103,3 @@ typedef struct rocpyExtEmulatorLaunch_t {
 
 /* Whether a wait is to end: not 0. */
 typedef int (*rocpyExtInterrupt_t)(void *context);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* HIP's types as far as the rows of hip.def need them. Layouts and numbers are those of HIP 7.15 (ROCm 10.0) and are
  * compared with AMD's generated bindings by tests/conformance; nothing here is rocpy's own. */
-#ifndef ROCPY_ABI_TYPES_HIP_H
-#define ROCPY_ABI_TYPES_HIP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -400,5 +399,4 @@ typedef struct hipMemsetParams {
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hipDeviceAttribute_t: the numbers that hipDeviceGetAttribute takes, as of HIP 7.15. */
-#ifndef ROCPY_ABI_TYPES_HIP_ATTRIBUTES_H
-#define ROCPY_ABI_TYPES_HIP_ATTRIBUTES_H
+#pragma once
 
 typedef enum hipDeviceAttribute_t {
   hipDeviceAttributeCudaCompatibleBegin = 0,
@@ -130,5 +129,3 @@ typedef enum hipDeviceAttribute_t {
   hipDeviceAttributeAmdSpecificEnd = 19999,
   hipDeviceAttributeVendorSpecificBegin = 20000,
 } hipDeviceAttribute_t;
-
-#endif

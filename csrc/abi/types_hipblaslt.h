@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hipBLASLt's types as far as the rows of hipblaslt.def need them: version 1.4.1 (ROCm 10.0), compared with AMD's
  * generated bindings by tests/conformance. */
-#ifndef ROCPY_ABI_TYPES_HIPBLASLT_H
-#define ROCPY_ABI_TYPES_HIPBLASLT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -234,5 +233,4 @@ typedef struct _hipblasLtMatmulHeuristicResult_t {
 
 #ifdef __cplusplus
 }
-#endif
 #endif

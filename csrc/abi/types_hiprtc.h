@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hipRTC's types as of hiprtc.h of ROCm 10.0, the same since ROCm 6. */
-#ifndef ROCPY_ABI_TYPES_HIPRTC_H
-#define ROCPY_ABI_TYPES_HIPRTC_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ typedef enum hiprtcResult {
   HIPRTC_ERROR_INTERNAL_ERROR = 11,
   HIPRTC_ERROR_LINKING = 100
 } hiprtcResult;
-
-#endif

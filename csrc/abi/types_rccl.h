@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* RCCL's types as of rccl.h 2.30.4 (ROCm 10.0), which older releases share but for the fields and enumerators that they
  * lack. */
-#ifndef ROCPY_ABI_TYPES_RCCL_H
-#define ROCPY_ABI_TYPES_RCCL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ typedef struct ncclWaitSignalDesc_t {
   int sigIdx;
   int ctx;
 } ncclWaitSignalDesc_t;
-
-#endif

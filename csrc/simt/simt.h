@@ -2,8 +2,7 @@
 /* What a compiled kernel sees of the fiber runtime: the state of its thread, and the functions it calls. Numba's code
  * binds to these by name and by offset, so that the layout of rocpy_simt_state is a contract with
  * rocpy/cooperative/numba/runtime.py. */
-#ifndef ROCPY_SIMT_SIMT_H
-#define ROCPY_SIMT_SIMT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -98,5 +97,4 @@ void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *informa
 
 #ifdef __cplusplus
 }
-#endif
 #endif

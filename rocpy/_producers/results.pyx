@@ -7,8 +7,8 @@ from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError, Un
 
 cimport abi
 cimport numpy as cnp
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport strncpy
 
@@ -22,15 +22,8 @@ cnp.import_array()
 
 
 cdef extern from "numpy/arrayobject.h":
-    ctypedef struct PyTypeObject:
-        pass
-
     PyTypeObject PyArray_Type
     object PyArray_NewFromDescr(PyTypeObject*, cnp.dtype, int, const int64_t*, const int64_t*, void*, int, PyObject*)
-
-
-cdef extern from "Python.h":
-    void Py_DECREF(PyObject*)
 
 
 cdef struct Failure:
@@ -139,7 +132,7 @@ cdef object wrap(const DLPackExchangeAPI* api, DLManagedTensorVersioned* managed
     out.data = <char*>managed.dl_tensor.data + managed.dl_tensor.byte_offset if managed.dl_tensor.data != NULL else NULL
     raise_if(api.managed_tensor_to_py_object_no_sync(managed, &object_pointer))
     result = <object><PyObject*>object_pointer
-    Py_DECREF(<PyObject*>object_pointer)
+    Py_XDECREF(<PyObject*>object_pointer)
     return result
 
 

@@ -3,13 +3,10 @@
 
 import sys
 
-from cpython.object cimport PyObject
+from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport uint64_t
 
 from rocpy._producers.torch_tensors cimport is_clear, key_offsets, nothing_traces, parameter_type, tensor_type
-
-cdef extern from "Python.h":
-    void* Py_TYPE(object) nogil
 
 cdef extern from "torch_memory.hpp" namespace "rocpy" nogil:
     bint find_tensor_offsets(uint64_t impl_offset, uint64_t keys_offset, const uint64_t* impls, const uint64_t* storages,
@@ -94,7 +91,7 @@ cdef bint changes_are_seen(object torch) except -1:
 
 
 cdef int read_words(object array, TensorWords* out) except -1:
-    cdef void* cls = Py_TYPE(array)
+    cdef void* cls = <void*>Py_TYPE(array)
     out[0] = TensorWords()
     if not offsets_sought:
         seek_offsets()

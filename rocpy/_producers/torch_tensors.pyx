@@ -12,8 +12,8 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_Clear
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.object cimport Py_TYPE, PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
 from rocpy._dlpack cimport (
@@ -37,17 +37,13 @@ cdef extern from "Python.h":
     ctypedef struct PyCFunctionObject:
         PyMethodDef* m_ml
         PyObject* m_self
-    ctypedef struct PyTypeObject:
-        pass
 
     PyTypeObject PyGetSetDescr_Type
     PyTypeObject PyMethodDescr_Type
-    PyTypeObject* Py_TYPE(object)
     bint PyCFunction_CheckExact(object)
     int METH_NOARGS
     PyObject* Py_True
     PyObject* Py_False
-    void Py_XDECREF(PyObject*)
 
 cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
     cppclass DispatchKeys:

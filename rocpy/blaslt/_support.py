@@ -19,7 +19,7 @@ from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import bias_types, find_family
 from rocpy.blaslt.model.refusals import copy_refused
-from rocpy.blaslt.model.settings import COPY_BITS, clamp_bounds
+from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.errors import InvalidProblemError, UnsupportedError
@@ -337,18 +337,18 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None, e
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
     if options.copies == "error":
         _refuse_block_copies(problem)
-    planned, bits = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
-    copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
-    if copies:
+    planned = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
+    if planned.copies:
         if options.copies == "error":
-            raise copy_refused(copies[0], getattr(problem, copies[0]).text)
-        inner = _answer(_copied(problem, copies), options, name, packed, device)
-        return replace(inner, problem=problem, copies=copies)
-    if bits >> _recipes.UNFUSED_BIT & 1:
-        recipe = _recipes.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
+            raise copy_refused(planned.copies[0], getattr(problem, planned.copies[0]).text)
+        inner = _answer(_copied(problem, planned.copies), options, name, packed, device)
+        return replace(inner, problem=problem, copies=planned.copies)
+    if planned.recipe is not None:
+        recipe = planned.recipe
         base = _answer(_recipes.base_problem(problem, recipe), _recipes.strict(options), name, packed, device)
         return Support(problem, name, [_recipes.why(problem, recipe)], "unfused", base.algorithms, base.copies)
-    return Support(problem, name, [], planned[0].lowering if planned else "native", len(planned))
+    algorithms = planned.algorithms
+    return Support(problem, name, [], algorithms[0].lowering if algorithms else "native", len(algorithms))
 
 
 def _refuse_block_copies(problem: Problem) -> None:

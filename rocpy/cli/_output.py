@@ -134,7 +134,7 @@ def _print_plain_table(
     widths: list[int],
     numbers: Collection[str],
 ) -> None:
-    say(title)
+    say_folded(title)
     justify = [str.rjust if name in numbers else str.ljust for name in columns]
     for row in ([columns] if any(columns) else []) + list(cells):
         folded = [_fold(cell, width) for cell, width in zip(row, widths, strict=True)]
@@ -149,7 +149,7 @@ def _fold(cell: str, width: int) -> list[str]:
 
 
 def _print_records(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> None:
-    say(title)
+    say_folded(title)
     for row in cells:
         for name, cell in zip(columns, row, strict=True):
             text = f"{name}: {cell}" if name else cell

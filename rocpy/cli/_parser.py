@@ -50,6 +50,11 @@ class Parser(argparse.ArgumentParser):
         """Return what the parser takes, for completion."""
         return tuple(self._actions)
 
+    def commands(self) -> dict[str, Parser]:
+        """Return the parsers of the commands below."""
+        below = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        return {name: parser for action in below for name, parser in action.choices.items()}
+
 
 def add_commands(parser: Parser, commands: Iterable[tuple[str, str]], *, dest: str) -> dict[str, Parser]:
     """Give a parser commands below it.

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from rocpy._messages.distribution import install_command
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, EXIT_USAGE, UsageError, print_json, print_table, say, warn, writable
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, say, warn, writable
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from
 from rocpy.cli.measured.comparison import COLUMNS, NUMBERS, changes, left_out, machines, read
 from rocpy.cli.measured.drawing import draw
@@ -75,6 +75,7 @@ def configure(parser: Parser) -> None:
         help="instruction set that rocpy and its peers are limited to: native (the default) or avx2",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="run only groups whose name contains this text")
+    parser.add_argument("--list", action="store_true", help="measure nothing; list the groups' names for --only")
     parser.add_argument(
         "--output",
         type=Path,
@@ -106,6 +107,10 @@ def configure(parser: Parser) -> None:
 def bench(arguments: Arguments) -> int:
     """Measure rocpy beside numpy, torch and nvmath-python; a benchmark that fails is exit code 1."""
     names = _names(arguments)
+    if arguments.list and arguments.compare is not None:
+        raise UsageError("rocpy bench: --list cannot be combined with --compare")
+    if arguments.list:
+        return _list(names, arguments)
     _require_plot(arguments.plot)
     if arguments.html is not None and arguments.html.suffix != ".html":
         raise UsageError(f"rocpy bench: --html {arguments.html}: the file's name must end in .html")
@@ -116,8 +121,45 @@ def bench(arguments: Arguments) -> int:
         return _measure_all(names, arguments) if arguments.compare is None else _compare(arguments)
 
 
+def _list(names: Sequence[str], arguments: Arguments) -> int:
+    """List the groups of benchmarks, those that ``--only`` chooses if it is given."""
+    groups = _groups(names, arguments)
+    if groups is None:
+        return EXIT_PROBLEM
+    if arguments.as_json:
+        print_json(groups)
+    else:
+        print_table("groups", ("benchmark", "group"), [(name, group) for name in groups for group in groups[name]])
+    return 0
+
+
+def _groups(names: Sequence[str], arguments: Arguments) -> dict[str, list[str]] | None:
+    """Return the groups that are chosen of each benchmark that has any; None if a benchmark fails to list them."""
+    groups = {}
+    for name in names:
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+            words = [sys.executable, str(folder() / f"bench_{name}.py"), "--list", *["--quick"] * arguments.quick]
+            if code := _run_group(words, stdout=file):
+                warn(f"benchmark {name} failed with code {code}")
+                return None
+            file.seek(0)
+            groups[name] = [line for line in file.read().splitlines() if arguments.only in line]
+    chosen = {name: lines for name, lines in groups.items() if lines}
+    if not chosen:
+        raise UsageError(
+            f"rocpy bench: no group's name contains {arguments.only!r}; "
+            f"`rocpy bench {arguments.name} --list` shows the names"
+        )
+    return chosen
+
+
 def _measure_all(names: Sequence[str], arguments: Arguments) -> int:
     documents = []
+    if arguments.only:
+        groups = _groups(names, arguments)
+        if groups is None:
+            return EXIT_PROBLEM
+        names = tuple(groups)
     with _scratch(arguments.output) as scratch:
         if len(names) > 1 and not arguments.quick and not arguments.yes and not _confirm(len(names)):
             return EXIT_PROBLEM
@@ -130,10 +172,6 @@ def _measure_all(names: Sequence[str], arguments: Arguments) -> int:
             documents.append(document)
     measured = [document for document in documents if document.get("rows")]
     timed = [document for document in measured if document["benchmark"] not in OTHERS]
-    if arguments.only and not timed:
-        raise UsageError(
-            f"rocpy bench: no group's name contains {arguments.only!r}; run without --only to see the names"
-        )
     if arguments.plot is not None and not timed:
         raise UsageError(f"rocpy bench: {arguments.name} timed nothing that --plot could draw; its notes say why")
     if arguments.plot is not None:
@@ -150,9 +188,10 @@ def _measure_all(names: Sequence[str], arguments: Arguments) -> int:
 def _names(arguments: Arguments) -> tuple[str, ...]:
     """Return the benchmarks to run: those that have no groups are left out of a choice of groups."""
     if arguments.name == "all":
-        return NAMES if arguments.only else (*NAMES, *OTHERS)
-    if arguments.name in OTHERS and arguments.only:
-        raise UsageError(f"rocpy bench: {arguments.name} has no groups that --only could choose from")
+        return NAMES if arguments.only or arguments.list else (*NAMES, *OTHERS)
+    if arguments.name in OTHERS and (arguments.only or arguments.list):
+        option, what = ("--list", "show") if arguments.list else ("--only", "choose from")
+        raise UsageError(f"rocpy bench: {arguments.name} has no groups that {option} could {what}")
     if arguments.name in OTHERS and arguments.plot is not None:
         raise UsageError(f"rocpy bench: {arguments.name} times nothing that --plot could draw")
     return (arguments.name,)
@@ -223,7 +262,7 @@ def _confirm(count: int) -> bool:
 def _measure(name: str, arguments: Arguments, scratch: Path) -> dict[str, Any] | None:
     """Run one benchmark in a process of its own and return what it wrote; None if it failed.
 
-    Results without rows, as of groups that ``--only`` does not choose, replace no others.
+    Results without rows, as of a peer that is not installed, replace no others.
     """
     path = scratch / f"{name}.json"
     words = ["--json", str(path), *["--quick"] * arguments.quick]
@@ -240,7 +279,7 @@ def _measure(name: str, arguments: Arguments, scratch: Path) -> dict[str, Any] |
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if document.get("rows"):
         path.replace(arguments.output / path.name)
-    if code and not (arguments.only and code == EXIT_USAGE and document):
+    if code:
         warn(f"benchmark {name} failed with code {code}")
         return None
     return document

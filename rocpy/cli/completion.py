@@ -40,7 +40,9 @@ complete -c rocpy -a '(rocpy completion --candidates -- (commandline -opc)[2..] 
 
 def configure(parser: Parser) -> None:
     """Add the command's options."""
-    parser.add_argument("shell", nargs="?", type=choice_of(tuple(SCRIPTS)), help=f"one of {', '.join(SCRIPTS)}")
+    parser.add_argument(
+        "shell", nargs="?", metavar="SHELL", type=choice_of(tuple(SCRIPTS)), help=f"one of {', '.join(SCRIPTS)}"
+    )
     parser.add_argument("--candidates", action="store_true", help=argparse.SUPPRESS)
     set_run(parser, completion, takes_program=True)
 
@@ -77,19 +79,12 @@ def candidates(words: Sequence[str]) -> list[str]:
     parser = parser_for(before)
     previous = None
     for word in before:
-        below = _commands(parser)
+        below = parser.commands()
         if word in below:
             parser = below[word]
         previous = word
     words_after = list(_following(parser, previous))
     return sorted({word for word in words_after if word.startswith(prefix) and (prefix or not word.startswith("-"))})
-
-
-def _commands(parser: Parser) -> dict[str, Parser]:
-    for action in parser.actions():
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
 
 
 def _following(parser: Parser, previous: str | None) -> Iterator[str]:
@@ -98,7 +93,7 @@ def _following(parser: Parser, previous: str | None) -> Iterator[str]:
         if previous in action.option_strings and action.nargs != 0:
             yield from _values(action)
             return
-    yield from _commands(parser)
+    yield from parser.commands()
     for action in actions:
         yield from action.option_strings
         if not action.option_strings and not isinstance(action, argparse._SubParsersAction):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, print_json, print_table, say
+from rocpy.cli._output import EXIT_PROBLEM, print_json, print_table, say, say_folded
 from rocpy.cli._output import progress as progress_bar
 from rocpy.cli._parser import Parser, add_json
 
@@ -146,8 +146,8 @@ def _show(document: Mapping[str, Any]) -> None:
     info = document["info"]
     threads = f", {info['threads']} threads" if "threads" in info else ""
     say(f"platform {document['platform']}{emulated}")
-    say(f"device {document['device']}, {document['arch']}{threads}")
-    say("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()))
+    say_folded(f"device {document['device']}, {document['arch']}{threads}")
+    say_folded("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()))
     if "torch" not in document["peers"]:
         say("torch is not installed and is not compared")
     say()
@@ -170,5 +170,5 @@ def _show(document: Mapping[str, Any]) -> None:
     for row in document["rows"]:
         for message in row["messages"]:
             say(message)
-    say("error: largest difference from float64, over the bound derived from K and roundings.")
-    say("At most 1 is correct. Weight: with the weights packed in advance.")
+    say_folded("error: largest difference from float64, over the bound derived from K and roundings.")
+    say_folded("At most 1 is correct. Weight: with the weights packed in advance.")

@@ -42,7 +42,7 @@ def configure(parser: Parser) -> None:
         help="1: files and variables only; 2: load the platform (default); 3: compute",
     )
     parser.add_argument(
-        "--pid", dest="process", default="self", help="check the libraries that this process has mapped"
+        "--pid", dest="process", metavar="PID", default="self", help="check the libraries that this process has mapped"
     )
     parser.add_argument(
         "--selftest", action="store_true", help="compare the platform with float64 references, case by case"

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import print_json, print_table, say
+from rocpy.cli._output import print_json, print_table, say, say_folded
 from rocpy.cli._parser import Parser, add_json
 
 PACKAGES = ("numpy", "ml_dtypes", "torch", "hip-python", "rocm-bindings-hip", "rocm-bindings-libraries")
@@ -33,8 +33,8 @@ def info(arguments: Arguments) -> int:
 def _show(described: dict[str, Any]) -> None:
     platform = described["platform"]
     emulated = " (on the CPU)" if platform["is_emulated"] else ""
-    say(f"platform {platform['name']}{emulated}, from {platform['origin']}")
-    say(f"chosen because {platform['reason']}")
+    say_folded(f"platform {platform['name']}{emulated}, from {platform['origin']}")
+    say_folded(f"chosen because {platform['reason']}")
     say(f"hip-python: {platform['hip_python']}")
     say()
     devices = [
@@ -47,11 +47,11 @@ def _show(described: dict[str, Any]) -> None:
     print_table("libraries", ("name", "version", "path", "missing functions"), libraries)
     for row in described["libraries"]:
         if row["missing"]:
-            say(f"{row['name']} lacks: {', '.join(row['missing'])}")
+            say_folded(f"{row['name']} lacks: {', '.join(row['missing'])}")
     absent = [name for name, present in described["extension_functions"].items() if not present]
     known = len(described["extension_functions"])
     without = f"; lacks: {', '.join(absent)}" if absent else ""
-    say(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}")
+    say_folded(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}")
     if platform["info"]:
         say()
         print_table("platform properties", ("", ""), sorted(platform["info"].items()))

@@ -17,6 +17,7 @@ from rocpy.cli._output import (
     print_json,
     print_table,
     say,
+    say_folded,
 )
 from rocpy.cli._parser import Parser, add_commands, add_json, number_from
 from rocpy.errors import RcclError, RocpyError
@@ -124,7 +125,7 @@ def _show(document: dict[str, Any], problems: list[str]) -> None:
         title = f"communicator {one['hash']} {one.get('name', '')}, {one['size']} ranks"
         print_table(title, ("rank", "process", "device", "last", "calls"), sorted(rows))
     for problem in problems:
-        say(f"! {problem}")
+        say_folded(f"! {problem}")
 
 
 def _deed(row: dict[str, Any]) -> str:
@@ -183,7 +184,7 @@ def _report(arguments: Arguments, looks: list[dict[tuple[str, int], dict[str, An
         title = f"{arguments.seconds:g} s, {len(looks)} samples"
         print_table(title, ("communicator", "rank", "calls", "more", "last", ""), shown)
         for problem in problems:
-            say(f"! {problem}")
+            say_folded(f"! {problem}")
     return EXIT_PROBLEM if stuck or problems else 0
 
 

@@ -15,7 +15,9 @@ DEFAULT_RELEASE = "7.2"
 
 def configure(parser: Parser) -> None:
     """Add the command's options."""
-    parser.add_argument("folder", type=Path, help="folder to lay the tree out in; created if it does not exist")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="folder to lay the tree out in; created if it does not exist"
+    )
     add_release(parser)
     add_json(parser)
     set_run(parser, rocm_tree)
@@ -27,6 +29,7 @@ def add_release(parser: Parser) -> None:
         "--release",
         type=choice_of(RELEASES),
         default=DEFAULT_RELEASE,
+        metavar="RELEASE",
         help=f"ROCm release: {', '.join(RELEASES[:-1])} or {RELEASES[-1]} (default: {DEFAULT_RELEASE})",
     )
 

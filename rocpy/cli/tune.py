@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
     below = add_commands(parser, COMMANDS.items(), dest="tune_command")
     _configure_run(below["run"])
     below["show"].add_argument(
-        "number", type=number_from(int, 0), help="number of the record, as `rocpy tune list` shows it"
+        "number", metavar="NUMBER", type=number_from(int, 0), help="number of the record, as `rocpy tune list` shows it"
     )
     below["export"].add_argument("path", metavar="FILE", help="file to write; - for standard output")
     below["export"].add_argument(
@@ -81,7 +81,10 @@ def configure(parser: Parser) -> None:
 
 def _configure_run(parser: Parser) -> None:
     parser.add_argument(
-        "source", type=Path, help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)"
+        "source",
+        metavar="FILE",
+        type=Path,
+        help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)",
     )
     parser.add_argument("words", nargs="*", metavar="ARGS", help="arguments for the program; put its options after --")
     parser.add_argument(

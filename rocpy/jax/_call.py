@@ -181,7 +181,7 @@ def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]
     yield "epilogue", spec.epilogue
     yield "operands", np.int32(sum(1 << position for position, x in enumerate(operands) if x is not None))
     yield "transposed", np.int32(spec.transpose_a | spec.transpose_b << 1)
-    yield "compute", np.int32(0 if spec.compute is None else 1 + compute_code(spec.compute))
+    yield "compute", np.int32(0 if spec.compute is None else compute_code(spec.compute))
     yield "alpha", np.float64(spec.alpha)
     yield "beta", np.float64(spec.beta)
     yield "options", spec.options

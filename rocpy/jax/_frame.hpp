@@ -22,7 +22,7 @@ enum FrameOperand { frame_a, frame_b, frame_c, frame_bias, frame_aux, frame_oper
 
 struct ProductFrame {
   int32_t epilogue = -1;  // place in the table of epilogues
-  int32_t compute = 0;    // one more than the number of the compute type, or 0
+  int32_t compute = 0;    // as in a PlanSettings
   bool clamped = false;
   double low = 0.0, high = 0.0;
   double alpha = 1.0, beta = 0.0;

@@ -6,15 +6,16 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as c_bool
 from libcpp.memory cimport shared_ptr
 
+cimport abi
 from rocpy cimport _core
 from abi cimport hipStream_t
-from rocpy._core cimport DefaultFpEnvironment, Status
+from rocpy._core cimport DefaultFpEnvironment, Library, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt.operands._arguments cimport describe, problem_of
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
+    CachedCall, CallKind, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
 from rocpy.blaslt.front.call cimport get_ready, stages_arrays
 from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
@@ -74,19 +75,6 @@ cdef extern from "_frame.hpp" namespace "rocpy" nogil:
     XLA_FFI_Error *frame_device_and_stream(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream)
     c_bool fits(const Operand &operand, int32_t type, int32_t ndim, const int64_t *shape)
 
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
-        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
-    """
-    Status hip_status(int code, const char *function) nogil
-
 # XLA_FFI_Error_Code.
 cdef enum:
     xla_invalid_argument = 3
@@ -95,7 +83,6 @@ cdef enum:
     xla_internal = 13
 
 cdef int _CPU = 1, _ROCM = 10  # DLDeviceType
-cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef tuple _COMPUTE_NAMES = (None, "float32", "tf32", "float64", "int32")
 
 # What came of looking for a plan without the GIL.
@@ -112,10 +99,15 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     """Launch a product whose plan is kept; otherwise say what stands in the way, with the plan's key."""
     cdef shared_ptr[CachedCall] call
     cdef CachedCall *cached
+    cdef PlanSettings settings
     cdef int64_t word = 0
-    begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, process_tuning_word(), device)
+    settings.epilogue, settings.dtype, settings.compute = frame.epilogue, frame.result.type, frame.compute
+    key.begin(settings)
+    key.add(process_tuning_word())
+    key.add(device)
     if frame.clamped:
-        add_bounds(key, frame.low, frame.high)
+        key.add_number(frame.low)
+        key.add_number(frame.high)
     if not frame.options.empty():
         if not option_words().find(frame.options, &word):
             return not_planned
@@ -127,7 +119,7 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     cached = call.get()
     if cached == NULL:
         return not_planned
-    if cached.copies or cached.transposed or cached.plan == NULL:
+    if cached.kind != CallKind.launch or cached.transposed or cached.plan == NULL:
         return needs_python
     if not fits(frame.result, cached.result_type, cached.result_ndim, cached.result_shape) or (
         not fits(frame.extra, cached.extra_type, cached.extra_ndim, cached.extra_shape) and (cached.extra_ndim >= 0 or frame.extra.ndim >= 0)
@@ -136,8 +128,8 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     status[0] = launch(cached, frame, operands, device, stream)
     if not status.ok():
         return failed
-    if waits and table.hipStreamQuery(stream) == _HIP_NOT_READY:
-        status[0] = hip_status(table.hipStreamSynchronize(stream), b"hipStreamSynchronize")
+    if waits and abi.slot_hipStreamQuery(stream) == abi.hipErrorNotReady:
+        status.library, status.code, status.function = Library.hip, abi.slot_hipStreamSynchronize(stream), b"hipStreamSynchronize"
         if not status.ok():
             return failed
     return launched
@@ -165,7 +157,7 @@ cdef Status launch(CachedCall *call, ProductFrame *frame, Operands *operands, in
         release_context(context)
     if not status.ok():
         # Some of the batch may be queued, and XLA will reuse its memory.
-        table.hipStreamSynchronize(stream)
+        abi.slot_hipStreamSynchronize(stream)
     return status
 
 
@@ -273,7 +265,7 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
         if on_device:
             set_device(operands, frame, device)
         elif device < 0:
-            _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+            abi.hipGetDevice(&device)
         if not on_device and (stages_arrays() or measures()):
             return by_function_form(frame, operands, options, 0, False)
         if scales_of(operands, array_type_of_hip(frame.result.type).name.decode()):
@@ -333,7 +325,7 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
             return error
     # The first product of the process chooses the platform, which takes the GIL.
     if _core.loaded() and process_tuning_word() >= 0 and (on_device or not stages_arrays()):
-        if on_device or table.hipGetDevice(&device) == 0:
+        if on_device or abi.slot_hipGetDevice(&device) == 0:
             outcome = attempt(&frame, &operands, &key, device, stream, not on_device, &status)
             if outcome == launched:
                 return NULL

@@ -14,13 +14,7 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    cdef cppclass StreamContext:
-        pass
-    _core.Status lend_to_capture(int device, hipStream_t stream, StreamContext **out)
-    void end_lending(StreamContext *context)
-    _core.Status drop_lent(StreamContext *context)
+from rocpy.runtime._context cimport StreamContext, drop_lent, end_lending, lend_to_capture
 
 cdef extern from "captured_graph.hpp" namespace "rocpy" nogil:
     _core.Status watch_captured_graph(hipStream_t stream, uint64_t number, cpp_bool *watched)

@@ -11,23 +11,22 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import info
 from rocpy.blaslt.arrays.copies import contiguous
-from rocpy.blaslt.composed.plan import ComposingMatmul
-from rocpy.blaslt.custom.plan import CustomProduct
-from rocpy.blaslt.model.epilogues import is_custom
+from rocpy.blaslt.front.planned import planned_product
+from rocpy.blaslt.model.algorithms import LISTED
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import scale_arguments
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.blaslt.selection.stored import Choice
-from rocpy.blaslt.selection.tuner import Tunable
 from rocpy.errors import (
     InvalidProblemError,
     RocpyError,
@@ -80,10 +79,10 @@ def refuse_double_tuning() -> None:
 
 @default_arithmetic
 def tune(
-    product: Tunable,
+    product: PlannedProduct,
     *,
     budget_ms: float = DEFAULT_BUDGET_MS,
-    max_algorithms: int = _choice.LISTED,
+    max_algorithms: int = LISTED,
     force: bool = True,
     measure: Callable[[int], tuple[float, float]] | None = None,
     clock: Callable[[], float] | None = None,
@@ -102,7 +101,7 @@ def tune(
         )
     # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
     with _lock, contextlib.nullcontext(hold_stream(product.stream)):
-        algorithms = product._list(max_algorithms)
+        algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
         device, stream = device_and_stream_of(product)
@@ -126,8 +125,8 @@ def tune(
                 resident = _resident(product)
                 if resident is not product:
                     scratch.callback(resident.close)
-                    resident._list(max_algorithms)
-                resident._prepare()
+                    resident.plan(max_algorithms=max_algorithms)
+                resident.prepare()
                 measure = scratch.enter_context(trials(resident, device, stream, by_rank))
             measure = verified(product, by_rank, measure, sample)
             progress = scratch.enter_context(progress_bar(str(problem)))
@@ -144,41 +143,46 @@ def tune(
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
 
 
-def _tune_native(product: Tunable, *arguments: Any) -> TuningReport:
+def _tune_native(product: PlannedProduct, *arguments: Any) -> TuningReport:
     """Tune the native product inside one that the library cannot fuse; the rest of it is no choice."""
     budget_ms, max_algorithms, force, measure, clock = arguments
     native = product.unfused.native
     report = tune(native, budget_ms=budget_ms, max_algorithms=max_algorithms, force=force, measure=measure, clock=clock)
     listed = [dataclasses.replace(one, lowering="unfused") for one in native.algorithms]
-    product._select(listed, listed[0].rank)
+    product.select(listed, listed[0].rank)
     return report
 
 
-def _resident(product: Any) -> Tunable:
+def _resident(product: PlannedProduct) -> PlannedProduct:
     """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
     if product.problem.expression or (product.prototype is None and not product.copies):
-        return cast("Tunable", product)  # each way to compute a custom epilogue has its own copies
-    operands = dict(product.operand_arrays)
+        return product  # each way to compute a custom epilogue has its own copies
+    operands, problem = dict(product.operand_arrays), product.problem
     for name in product.copies:
-        operands[name] = contiguous(operands[name], product.problem.result_shape if name == "c" else None)
-    settings: dict[str, Any] = {"epilogue": product.problem.epilogue, "compute": product.compute}
-    return ComposingMatmul(
+        operands[name] = contiguous(operands[name], problem.result_shape if name == "c" else None)
+    return planned_product(
         operands["a"],
         operands["b"],
         operands["c"],
         bias=operands["bias"],
         aux=operands["aux"],
-        clamp=product.clamp,
-        dtype=product.dtype,
+        epilogue=problem.epilogue,
+        clamp=problem.clamp,
+        dtype=problem.dtype,
+        compute=problem.compute,
         options=product.options,
         stream=product.stream,
-        **settings,
-        **scale_arguments(operands["b"], product.scale_values),
+        **scale_keywords(product.scale_values, operands["b"]),
     )
 
 
 def _conclude(
-    product: Tunable, problem: Problem, options: Options, device: int, by_rank: Sequence[Any], verdict: _race.Verdict
+    product: PlannedProduct,
+    problem: Problem,
+    options: Options,
+    device: int,
+    by_rank: Sequence[Any],
+    verdict: _race.Verdict,
 ) -> TuningReport:
     trials = [_trial(algorithm, runner) for algorithm, runner in zip(by_rank, verdict.runners, strict=True)]
     first, best = verdict.runners[0], verdict.runners[verdict.winner]
@@ -191,7 +195,7 @@ def _conclude(
         dataclasses.replace(ordered[0], algorithm=dataclasses.replace(ordered[0].algorithm, source=source)),
         *rest,
     )
-    product._select([trial.algorithm for trial in ordered], ordered[0].algorithm.rank)
+    product.select([trial.algorithm for trial in ordered], ordered[0].algorithm.rank)
     stored = ""
     if verdict.decided:
         chosen = ordered[0].algorithm
@@ -251,10 +255,9 @@ def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any
         _warn_once("double", refuse_double_tuning)
         return
     a, b, c, bias, aux, _ = operands
-    kind: Any = CustomProduct if is_custom(arguments.get("epilogue")) else ComposingMatmul
     try:
-        with _lock, kind(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
-            product._list(_choice.LISTED)
+        with _lock, planned_product(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
+            product.plan()
             if product.unfused is not None or is_capturing(device_and_stream_of(product)[1]):
                 return  # the native product of an unfused one comes here by itself
             tune(product, budget_ms=_budget_ms, force=False)

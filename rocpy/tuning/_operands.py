@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rocpy import dtypes
+from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from rocpy.blaslt.front.stateful import Matmul
 
 
 def array_of(operand: OperandInfo, seed: int) -> Any:
@@ -32,15 +30,15 @@ def array_of(operand: OperandInfo, seed: int) -> Any:
     return np.lib.stride_tricks.as_strided(memory, operand.shape, strides, writeable=False)
 
 
-def product_of(problem: Problem) -> Matmul:
+def product_of(problem: Problem) -> PlannedProduct:
     """Return a product that has a problem, on made-up operands."""
-    from rocpy.blaslt.front.stateful import Matmul
+    from rocpy.blaslt.front.planned import planned_product
     from rocpy.blaslt.operands.weight import Weight
 
-    scales = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
-    if scales:
+    several = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
+    if several:
         raise UnsupportedError(
-            f"{scales[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
+            f"{several[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
         )
     arrays: dict[str, Any] = {
         name: None if operand is None else array_of(operand, seed)
@@ -53,7 +51,7 @@ def product_of(problem: Problem) -> Matmul:
     more |= {name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)}
     if getattr(problem, "amax", False):
         more["amax"] = True
-    return Matmul(
+    return planned_product(
         arrays["a"],
         b,
         arrays["c"],

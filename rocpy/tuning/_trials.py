@@ -16,9 +16,9 @@ from typing import Any
 
 from rocpy import platform
 from rocpy.blaslt.engine.streams import device_and_stream
+from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.tuning_report import Trial
 from rocpy.blaslt.selection import library as _library
-from rocpy.blaslt.selection.tuner import Tunable
 from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, RocpyWarning, UnsupportedError
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
@@ -35,7 +35,9 @@ GPU_FLUSH_BYTES = 512 << 20
 _FAILED = "failed: "
 
 
-def without_wrong_first(product: Tunable, by_rank: list[Any], sample: Sample | None) -> tuple[list[Any], list[Trial]]:
+def without_wrong_first(
+    product: PlannedProduct, by_rank: list[Any], sample: Sample | None
+) -> tuple[list[Any], list[Trial]]:
     """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
     wrong: list[Trial] = []
     while sample is not None:
@@ -65,7 +67,10 @@ def without_wrong_first(product: Tunable, by_rank: list[Any], sample: Sample | N
 
 
 def verified(
-    product: Tunable, by_rank: Sequence[Any], measure: Callable[[int], tuple[float, float]], sample: Sample | None
+    product: PlannedProduct,
+    by_rank: Sequence[Any],
+    measure: Callable[[int], tuple[float, float]],
+    sample: Sample | None,
 ) -> Callable[[int], tuple[float, float]]:
     """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
     right = {0}
@@ -81,7 +86,7 @@ def verified(
     return checked
 
 
-def _wrong(product: Tunable, algorithm: Any, sample: Sample) -> str:
+def _wrong(product: PlannedProduct, algorithm: Any, sample: Sample) -> str:
     try:
         result, additional = _outputs(product.execute(algorithm=algorithm))
     except (LibraryError, UnsupportedError) as error:
@@ -101,13 +106,13 @@ class WrongResultError(RocpyError):
     """An algorithm whose numbers are not those of the product: it is left out of the race."""
 
 
-def device_and_stream_of(product: Tunable) -> tuple[int, int]:
+def device_and_stream_of(product: PlannedProduct) -> tuple[int, int]:
     return device_and_stream(product.operand_arrays["a"], product.stream)
 
 
 @contextlib.contextmanager
 def trials(
-    product: Tunable, device: int, stream: int, by_rank: Sequence[Any]
+    product: PlannedProduct, device: int, stream: int, by_rank: Sequence[Any]
 ) -> Iterator[Callable[[int], tuple[float, float]]]:
     """Give the function that makes one trial of one algorithm: right after the caches were flushed, then once more.
 

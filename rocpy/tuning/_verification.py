@@ -17,11 +17,11 @@ from rocpy.blaslt.arrays.framework import framework_of, values
 from rocpy.blaslt.composed.product import activated
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.problem import Problem, is_column_bias
-from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.selection.tuner import Tunable
+    from rocpy.blaslt.model.planned_product import PlannedProduct
 
 Array = np.ndarray[Any, Any]
 
@@ -187,7 +187,7 @@ def _limits(dtype: str) -> tuple[float, float]:
 class _Inputs:
     """What the expected numbers are computed from: a planned product, operands, scales, a and b wide."""
 
-    product: Tunable
+    product: PlannedProduct
     problem: Problem
     operands: dict[str, Any]
     scales: dict[str, Any]
@@ -195,14 +195,14 @@ class _Inputs:
     b: Any
 
 
-def sample_of(product: Tunable) -> Sample | None:
+def sample_of(product: PlannedProduct) -> Sample | None:
     """Return what a planned product's results are compared with; ``None`` where its operands cannot be read here."""
     problem: Problem = product.problem
     if problem.expression or not problem.k or 0 in problem.result_shape:
         return None
     operands = dict(product.operand_arrays)
     operands |= {name: _indexable(operands[name]) for name in ("c", "bias", "aux")}
-    scales = dict(zip(SCALES, map(_indexable, product.scale_values or (None,) * len(SCALES)), strict=False))
+    scales = {name: _indexable(value) for name, value in (product.scale_values or ScaleArguments()).items()}
     a, b = (_operand(operands[name], scales, name, problem) for name in ("a", "b"))
     if a is None or b is None:
         return None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -18,10 +19,12 @@ import json, sys
 from pathlib import Path
 words = sys.argv[1:]
 only = words[words.index("--only") + 1] if "--only" in words else ""
+if "--list" in words:
+    print("64 small")
+    sys.exit(0)
 row = {"benchmark": NAME, "case": "64 small", "label": "rocpy", "threads": 1, "best_us": 1, "median_us": 2, "spread": 0}
 rows = [row] if only in row["case"] else []
 Path(words[words.index("--json") + 1]).write_text(json.dumps({"benchmark": NAME, "notes": [], "rows": rows}))
-sys.exit(0 if rows else 2)
 """
 
 
@@ -39,7 +42,9 @@ def run(tmp_path, monkeypatch, capfd):
     def run_words(*words):
         with pytest.raises(SystemExit) as ended:
             main(["bench", *words])
-        return ended.value.code, capfd.readouterr().err
+        seen = capfd.readouterr()
+        run_words.out = seen.out
+        return ended.value.code, seen.err
 
     return run_words
 
@@ -64,6 +69,22 @@ def test_a_group_that_does_not_exist_is_an_error_and_replaces_nothing(run, tmp_p
     assert not (tmp_path / "page.html").exists()
 
 
+def test_groups_are_listed(run, tmp_path):
+    assert run("matmul", "--list") == (0, "")
+    assert "64 small" in run.out
+    assert run("--list", "--only", "sma", "--json") == (0, "")
+    assert json.loads(run.out) == {name: ["64 small"] for name in bench.NAMES}
+    assert not (tmp_path / "benchmark-results").exists()
+
+
+@pytest.mark.parametrize("name", ["reach", "all"])
+def test_a_group_that_does_not_exist_is_one_line(run, name):
+    code, err = run(name, "--only", "zzz", "--list")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert run(name, "--only", "zzz") == (code, err)
+    assert "--list` shows the names" in err
+
+
 def test_nothing_is_left_of_a_group_that_does_not_exist(run, tmp_path):
     assert run("import", "--only", "zzz", "--output", "a/results")[0] == 2
     assert not (tmp_path / "a" / "results").exists()
@@ -76,7 +97,7 @@ def test_a_choice_of_groups_leaves_out_what_has_none(run, tmp_path):
 
 def test_results_of_counts_that_grew_are_written(run, tmp_path):
     script = tmp_path / "scripts" / "counts.py"
-    script.write_text(script.read_text().replace("sys.exit(0 if rows else 2)", "sys.exit(1)"))
+    script.write_text(script.read_text() + "sys.exit(1)\n")
     code, err = run("counts", "--output", "results")
     assert (code, err) == (1, "benchmark counts failed with code 1\n")
     assert results(tmp_path / "results") == {"counts": 1}
@@ -111,50 +132,64 @@ def test_nothing_timed_is_nothing_to_draw(run, monkeypatch, tmp_path):
     assert not (tmp_path / "drawing.png").exists()
 
 
-# Each benchmark with a choice that is none of its groups: a session that measures is an error.
-NO_GROUP = """
-import argparse, importlib, sys
-sys.path.insert(0, sys.argv[1])
+# Nothing is measured, not even the machine, before a choice of groups is known to be one.
+CHOOSE = """
+import runpy, subprocess, sys
+from pathlib import Path
 
-class Session:
-    name, quick, threads, clock, isa, peak, rows, notes = "", True, 1, "cpu", "native", {}, [], []
+import machine
 
-    def compare(self, case, *_, **__):
-        raise AssertionError(f"measured: {case}")
+def measured(*_, **__):
+    raise AssertionError("measured")
 
-    def note(self, text):
-        print(f"note: {text}")
-
-for name in sys.argv[2:]:
-    module = importlib.import_module(name)
-    module.run(Session(), argparse.Namespace(only="zzz", quick=True, isa="native", seconds=0.01))
-    assert Session.rows == [], name
-    print(name)
+machine.fma_peak = machine.read_bandwidth = machine.context = subprocess.run = subprocess.Popen = measured
+folder, *words = sys.argv[1:]
+for path in sorted(Path(folder).glob("bench_*.py")):
+    sys.argv = [str(path), *words]
+    print(path.stem)
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as ended:
+        print(ended.code)
 """
 
 
-def test_every_benchmark_has_a_choice_of_groups():
-    names = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
-    names.remove("bench_collectives")  # has a program of its own
+def choose(*words):
+    """Run each benchmark with the words, and return what it printed and its exit code by its name."""
     done = subprocess.run(
-        [sys.executable, "-c", NO_GROUP, str(FOLDER), *names], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", CHOOSE, FOLDER, *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(FOLDER)},
     )
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "note: " not in line] == names
-    assert "first launch" not in done.stdout
+    seen = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("bench_"):
+            lines = seen.setdefault(line, [])
+        else:
+            lines.append(line)
+    assert seen.keys() == {path.stem for path in FOLDER.glob("bench_*.py")}
+    return seen, done.stderr.splitlines()
 
 
-@pytest.mark.parametrize("name", ["import", "collectives"])
-def test_a_benchmark_that_measures_nothing_says_so(tmp_path, name):
-    kept = tmp_path / f"{name}.json"
+@pytest.mark.parametrize("quick", [[], ["--quick"]], ids=["whole", "quick"])
+def test_every_benchmark_lists_its_groups(quick):
+    seen, _ = choose("--list", *quick)
+    for name, (*groups, code) in seen.items():
+        assert (code, len(set(groups))) == ("0", len(groups)), name
+        assert groups, name
+        assert all(groups), name
+
+
+def test_every_benchmark_refuses_a_choice_of_no_group_at_once(tmp_path):
+    kept = tmp_path / "kept.json"
     kept.write_text('{"rows": [1]}')
-    words = [sys.executable, FOLDER / f"bench_{name}.py", "--quick", "--only", "zzz", "--json"]
-    done = subprocess.run([*words, kept], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2, done.stderr
-    assert "no group's name contains 'zzz'" in done.stdout
+    seen, errors = choose("--only", "zzz", "--json", str(kept))
+    assert list(seen.values()) == [["2"]] * len(seen)
+    assert errors == ["no group's name contains 'zzz'; --list shows the names"] * len(seen)
     assert kept.read_text() == '{"rows": [1]}'
-    done = subprocess.run([*words, tmp_path / "new.json"], capture_output=True, text=True, timeout=300)
-    assert json.loads((tmp_path / "new.json").read_text())["rows"] == []
 
 
 def test_the_command_of_a_result_repeats_it(tmp_path):

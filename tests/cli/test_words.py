@@ -49,6 +49,8 @@ def run(capsys, monkeypatch, tmp_path):
         ("bench matmull", ["'matmull'", "did you mean 'matmul'?"]),
         ("bench matmul --threads 0", ["--threads", "at least 1"]),
         ("bench counts --only 4x4x4", ["counts", "no groups", "--only"]),
+        ("bench goals --list", ["goals", "no groups", "--list"]),
+        ("bench --list --compare old.json new.json", ["--list", "--compare"]),
         ("bench goals --plot drawing.html", ["goals", "times nothing", "--plot"]),
         ("bench import --html /proc/page.html", ["cannot write /proc/page.html", "--html"]),
         ("bench import --output /proc/results", ["cannot write /proc/results", "--output"]),
@@ -58,7 +60,7 @@ def run(capsys, monkeypatch, tmp_path):
         ("bench matmul --plot drawing.jpg", ["drawing.jpg", ".png or .html"]),
         ("tune dance", ["'dance'", "rocpy tune --help"]),
         ("tune run missing.json", ["no file missing.json"]),
-        ("tune run", ["source"]),
+        ("tune run", ["FILE"]),
         ("tune export --format csv out", ["'csv'", "tunableop"]),
         ("tune export - --json", ["--json", "write to a file"]),
         ("tune export /proc/records.json", ["cannot write /proc/records.json", "another file"]),
@@ -101,10 +103,7 @@ def commands():
     yield []
     for name in _application.COMMANDS:
         yield [name]
-        parser = _application.parser_for([name])
-        (below,) = (action.choices[name] for action in parser.actions() if action.nargs == "A...")
-        for action in below.actions():
-            yield from ([name, one] for one in action.choices or () if action.nargs == "A...")
+        yield from ([name, below] for below in _application.parser_for([name]).commands()[name].commands())
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
@@ -287,7 +286,7 @@ def test_every_command_but_completion_takes_json():
     for words in [*([name] for name in names), *below]:
         parser = _application.parser_for(words)
         for word in words:
-            (parser,) = (action.choices[word] for action in parser.actions() if action.nargs == "A...")
+            parser = parser.commands()[word]
         assert any("--json" in action.option_strings for action in parser.actions()), words
 
 
@@ -377,9 +376,8 @@ from rocpy.cli import _application, main
 
 def ways(parser, *words):
     yield words
-    for action in parser.actions():
-        for name, below in (action.choices or {{}}).items() if action.nargs == "A..." else ():
-            yield from ways(below, *words, name)
+    for name, below in parser.commands().items():
+        yield from ways(below, *words, name)
 
 def said(*words):
     text = io.StringIO()

@@ -12,6 +12,7 @@ PRELUDE = """
 import json, sys
 import numpy as np, ml_dtypes
 import rocpy
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.testing import expressions
 from rocpy.testing.tolerance import compare, ulp
 
@@ -106,7 +107,7 @@ for count in range(COUNT):
     ((value, error),) = expressions.bounded(epilogue.expression, x, 0.0, inputs)
     known = np.isfinite(error)
     bound = np.where(known, error + 0.5 * ulp(np.abs(value) + np.where(known, error, 0), np.float32), 1.0)
-    with rocpy.Matmul(a, b, epilogue=epilogue, epilogue_inputs=inputs) as mm:
+    with planned_product(a, b, epilogue=epilogue, epilogue_inputs=inputs) as mm:
         ways = {one.lowering: one for one in mm.plan()}
         assert ways.keys() & {"native", "native+kernel"}, (text, mm.absent)
         for one in ways.values():
@@ -144,7 +145,7 @@ f = rocpy.epilogue(lambda x, s: np.tanh(x) * s)
     run(
         program
         + """
-with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}) as mm:
+with planned_product(a, b, epilogue=f, epilogue_inputs={"s": s}) as mm:
     found = mm.plan()
     last = len(found) - 1
     assert found[last].lowering == "unfused"
@@ -153,7 +154,8 @@ with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}) as mm:
     assert report.best.lowering == "unfused" and report.decided, report
     assert mm.algorithms[0].lowering == "unfused"
     np.testing.assert_allclose(mm.execute(), np.tanh(a @ b) * s, rtol=1e-5)
-    real = mm.autotune(budget_ms=300)
+    with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}) as same:
+        real = same.autotune(budget_ms=300)
     assert {trial.algorithm.lowering for trial in real.trials} == {"native+kernel", "unfused"}
     assert _live.tune(mm, measure=lambda place: (1.0, 1.0) if place == last else (9.0, 9.0), budget_ms=1e5).decided
 """

@@ -11,6 +11,7 @@ import ctypes
 import numpy as np
 import torch
 import rocpy
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.custom import triton_kernel as _custom_triton
 from rocpy.epilogues.lowering import triton as _triton
 from rocpy.epilogues.lowering import triton_source as _triton_source
@@ -85,7 +86,7 @@ a, b, row, full, column, s = ints(17, 16), ints(16, 48), ints(48), ints(17, 48),
 inputs = dict(row=row, full=full, column=column, s=s)
 x = a @ b
 wanted = np.maximum(x + row, 0) * full + column * s, np.clip(2 * x, -128, 127).astype(np.int8)
-with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs=inputs, alpha=1.0) as mm:
+with planned_product(a, b, epilogue=f, epilogue_inputs=inputs, alpha=1.0) as mm:
     found = mm.plan()
     fused = [one for one in found if one.lowering == "fused"]
     assert [one.name for one in fused] == [f"triton {tile.name} (fused)" for tile in SMALL], found
@@ -93,7 +94,7 @@ with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs=inputs, alpha=1.0) as mm:
     for one in fused:
         for got, want in zip(mm.execute(algorithm=one), wanted):
             np.testing.assert_array_equal(got, want)
-    assert mm.strategy.because.startswith("one Triton kernel")
+    assert mm.why.startswith("one Triton kernel")
 got = rocpy.matmul(a, b, epilogue=f, epilogue_inputs=inputs)
 np.testing.assert_array_equal(got[0], wanted[0])
 assert {one[0] for one in launches} == {(6, 1, 1), (3, 1, 1)}, launches
@@ -111,7 +112,7 @@ for a, b, c in (
     (ints(3, 9, 16), ints(3, 16, 16), ints(3, 1, 16)),
     (ints(9, 32)[:, ::2], ints(16, 16), ints(9, 1)),
 ):
-    with rocpy.Matmul(a, b, alpha=2.0, epilogue=f, epilogue_inputs={"a": c}) as mm:
+    with planned_product(a, b, alpha=2.0, epilogue=f, epilogue_inputs={"a": c}) as mm:
         fused = [one for one in mm.plan() if one.lowering == "fused"]
         assert fused, mm.absent
         np.testing.assert_array_equal(mm.execute(algorithm=fused[0]), 2 * (a @ b) * c)
@@ -146,7 +147,7 @@ for right, scales, factor in (
     (weight, dict(scale_a=2.0), 0.5),
 ):
     wanted = np.maximum(3 * factor * x, -5) * s
-    with rocpy.Matmul(a, right, epilogue=f, epilogue_inputs={"s": s}, alpha=3.0, dtype="float32", **scales) as mm:
+    with planned_product(a, right, epilogue=f, epilogue_inputs={"s": s}, alpha=3.0, dtype="float32", **scales) as mm:
         fused = [one for one in mm.plan() if one.lowering == "fused"]
         assert fused, mm.absent
         np.testing.assert_array_equal(mm.execute(algorithm=fused[0]), wanted)
@@ -157,7 +158,7 @@ with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", s
     one[...], half[...] = 2.0, 4.0
     np.testing.assert_array_equal(mm.execute(algorithm=0), np.maximum(8 * x, -5) * s)
 rows = np.ones(17, np.float32)
-with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=rows, scale_b=1.0) as mm:
+with planned_product(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=rows, scale_b=1.0) as mm:
     mm.plan()
     assert "one number for all of an operand" in mm.absent["fused by Triton"]
 shown = rocpy.explain(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=1.0, scale_b=1.0)
@@ -171,7 +172,7 @@ def test_what_the_kernel_does_not_do(run):
 f = rocpy.epilogue(lambda x, s: np.tanh(x) * s)
 a, s = ints(16, 16), ints(16)
 def reason(*operands, **more):
-    with rocpy.Matmul(*operands, epilogue=f, epilogue_inputs={"s": s}, **more) as mm:
+    with planned_product(*operands, epilogue=f, epilogue_inputs={"s": s}, **more) as mm:
         mm.plan()
         return mm.absent.get("fused by Triton", "")
 assert reason(a, a) == ""

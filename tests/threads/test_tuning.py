@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import Database, _live, current, database, export_json, import_json
 
@@ -159,7 +160,7 @@ def test_a_record_that_another_thread_clears_when_it_is_about_to_be_used(shared,
             shared.clear()
         return asked(stream)
 
-    with rocpy.Matmul(a, b) as mm:
+    with planned_product(a, b) as mm:
         _live.tune(mm, measure=lambda place: (1.0 + place, 1.0 + place))
     assert not shared.is_empty()
     with rocpy.tuning.enable(budget_ms=50):

@@ -9,6 +9,7 @@ from several_algorithms import candidates
 
 import rocpy
 from rocpy import tuning
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import _live, database
 from rocpy.tuning.database import Database
@@ -39,7 +40,7 @@ def own_database(tmp_path, monkeypatch, fresh_plan_cache):
 
 def tuned(a, b, place):
     """Store that one place of the heuristic's list is twice as fast as the others."""
-    with rocpy.Matmul(a, b) as product:
+    with planned_product(a, b) as product:
         candidates(product, place + 1)
         return _live.tune(
             product, measure=lambda candidate: (0.5, 0.5) if candidate == place else (1.0, 1.0), clock=lambda: 0.0

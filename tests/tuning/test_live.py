@@ -14,6 +14,7 @@ from several_algorithms import candidates
 
 import rocpy
 from rocpy._messages.distribution import install_command
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.tuning import Database, _live, database
@@ -54,7 +55,7 @@ class Clock:
 
 def tuned(a, b, place, **more):
     """Tune a product so that a place of the heuristic's list wins; returns the report."""
-    with rocpy.Matmul(a, b, **more) as product:
+    with planned_product(a, b, **more) as product:
         candidates(product, place + 1)
         return _live.tune(product, budget_ms=1e4, measure=favour(place), clock=Clock())
 
@@ -319,7 +320,7 @@ def test_a_tuning_mode_of_off_is_no_reason_to_refuse(monkeypatch):
 
 
 def test_too_small_a_budget_decides_and_stores_nothing(own_database):
-    with rocpy.Matmul(*operands()) as product:
+    with planned_product(*operands()) as product:
         report = _live.tune(product, budget_ms=1e-3, clock=Clock())
         assert not report.decided
         assert report.best.rank == 0

@@ -9,6 +9,8 @@ import pytest
 from several_algorithms import candidates
 
 import rocpy
+from rocpy.blaslt.composed.plan import ComposedProduct
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import RocpyWarning, UnsupportedError
@@ -35,7 +37,7 @@ def test_right_results_pass_and_wrong_ones_do_not(case):
     """Over all types, layouts, epilogues, batches and scales of the case list."""
     operands = make_operands(case)
     try:
-        product = rocpy.Matmul(operands.pop("a"), operands.pop("b"), **operands, **keywords(case))
+        product = planned_product(operands.pop("a"), operands.pop("b"), **operands, **keywords(case))
         product.plan()
     except UnsupportedError:
         pytest.skip("the platform has no such product")
@@ -69,7 +71,7 @@ def test_samples_have_the_edges_and_both_parities():
         assert {0, 1} == {place % 2 for place in places.tolist()}
 
 
-class Faulty(rocpy.Matmul):
+class Faulty(ComposedProduct):
     """A product some of whose algorithms are wrong at odd columns."""
 
     wrong: frozenset[int] = frozenset()
@@ -145,7 +147,7 @@ def test_where_all_are_wrong_nothing_is_chosen():
             _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
 
 
-class FaultyBeside(rocpy.Matmul):
+class FaultyBeside(ComposedProduct):
     """A product one of whose algorithms gives wrong numbers beside a right result."""
 
     wrong: frozenset[int] = frozenset()

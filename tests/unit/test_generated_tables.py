@@ -4,6 +4,7 @@
 import json
 
 import environment_table
+import markers
 import pytest
 import readme_table
 
@@ -95,13 +96,22 @@ def test_environment_rows_are_read_whole():
     assert "| `ROCPY_Y` |  | Four. |" in environment_table.table(source)
 
 
-@pytest.mark.parametrize("module", [environment_table, readme_table])
-def test_a_page_without_markers_is_refused(module):
+def test_a_page_without_markers_is_refused():
     with pytest.raises(ValueError, match="needs one"):
-        module.replace("no markers", "text")
+        markers.replace("no markers", "rows", "text")
 
 
-@pytest.mark.parametrize("module", [environment_table, readme_table])
-def test_only_the_part_between_the_markers_changes(module):
-    page = f"before\n{module.BEGIN}\nold\n{module.END}\nafter\n"
-    assert module.replace(page, "new") == f"before\n{module.BEGIN}\nnew\n{module.END}\nafter\n"
+def test_only_the_part_between_the_markers_changes():
+    page = "before\n<!-- begin: rows -->\n{}\n<!-- end: rows -->\nafter\n"
+    assert markers.replace(page.format("old"), "rows", "new") == page.format("new")
+
+
+def test_a_stale_page_is_noticed_and_written(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("old\n")
+    assert markers.update(page, lambda _: "new\n", ["--check"]) == 1
+    assert page.read_text() == "old\n"
+    assert "make tables" in capsys.readouterr().err
+    assert markers.update(page, lambda _: "new\n", []) == 0
+    assert markers.update(page, lambda text: text, ["--check"]) == 0
+    assert page.read_text() == "new\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import rocpy
+from rocpy.blaslt.native.plan import NativeProduct
 
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not written in C
 PACKAGES = (
     "",
     ".blaslt",
@@ -51,13 +51,13 @@ def test_every_public_callable_has_a_signature(function):
 def constructors():
     """Yield the classes whose constructor is written in C, with its parameters in the stub."""
     for function in (rocpy.Buffer, rocpy.Device, rocpy.Event, rocpy.Graph, rocpy.Matmul, rocpy.Stream, rocpy.Weight):
-        # Of Matmul the class below has the constructor.
-        module = next(base.__module__ for base in function.__mro__ if not base.__flags__ & HEAP_TYPE)
-        source = Path(rocpy.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".pyi")
+        # Of Matmul the stub has overloads; what it holds has the constructor with all its parameters.
+        written_by = NativeProduct if function is rocpy.Matmul else function
+        source = Path(rocpy.__file__).parent.joinpath(*written_by.__module__.split(".")[1:]).with_suffix(".pyi")
         (body,) = (
             node
             for node in ast.walk(ast.parse(source.read_text()))
-            if isinstance(node, ast.ClassDef) and node.name == function.__name__
+            if isinstance(node, ast.ClassDef) and node.name == written_by.__name__
         )
         (written,) = (node for node in body.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
         yield pytest.param(function, written.args, id=function.__name__)

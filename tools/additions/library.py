@@ -28,8 +28,7 @@ ROCPY_FUNCTION(hipchecksum, hipchecksumStatus_t, hipchecksumFletcher, (const voi
 
 STATUSES = """/* SPDX-License-Identifier: MIT */
 /* The types of libhipchecksum. */
-#ifndef ROCPY_ABI_TYPES_HIPCHECKSUM_H
-#define ROCPY_ABI_TYPES_HIPCHECKSUM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,8 +39,6 @@ typedef enum hipchecksumStatus_t {
   HIPCHECKSUM_STATUS_INTERNAL_ERROR = 3,
   HIPCHECKSUM_STATUS_NOT_SUPPORTED = 4
 } hipchecksumStatus_t;
-
-#endif
 """
 
 COMPUTED = """// SPDX-License-Identifier: MIT

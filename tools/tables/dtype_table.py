@@ -5,6 +5,8 @@ import re
 import sys
 from pathlib import Path
 
+import markers
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "rocpy" / "dtypes.py"
 ROW = re.compile(r'ROCPY_DTYPE\((\w+), (\w+), (\d+), (\w+), (\w+), (?:-1|\w+), "(\w*)", (product|composed|array)\)')
@@ -23,8 +25,8 @@ def table(source: str, numbers: dict[str, int]) -> str:
     return "".join(lines)
 
 
-def fresh_module() -> str:
-    """Return the module as it has to be."""
+def renew(module: str) -> str:
+    """Return the module's text with the rows as they have to be."""
     source = (ROOT / "csrc/core/arrays/dtypes.def").read_text(encoding="utf-8")
     if source.count("\nROCPY_DTYPE(") != len(ROW.findall(source)):
         raise ValueError("dtypes.def: a row that cannot be read")
@@ -34,19 +36,12 @@ def fresh_module() -> str:
         for name, number in ENUMERATOR.findall((ROOT / header).read_text(encoding="utf-8"))
     }
     rows = table(source, numbers)
-    return BLOCK.sub(lambda match: match[1] + rows + match[2], MODULE.read_text(encoding="utf-8"), count=1)
+    return BLOCK.sub(lambda match: match[1] + rows + match[2], module, count=1)
 
 
 def main(arguments: list[str]) -> int:
     """Write the module, or compare it."""
-    fresh = fresh_module()
-    if "--check" in arguments:
-        stale = fresh != MODULE.read_text(encoding="utf-8")
-        if stale:
-            print(f"{MODULE.relative_to(ROOT)} is out of date: run tools/tables/dtype_table.py", file=sys.stderr)
-        return int(stale)
-    MODULE.write_text(fresh, encoding="utf-8")
-    return 0
+    return markers.update(MODULE, renew, arguments)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import markers
+
 from rocpy.cooperative.amdgpu import device_library
 from rocpy.testing import amdgpu
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "developing" / "emulator.md"
-BEGIN, END = "<!-- begin: emulator -->", "<!-- end: emulator -->"
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 GROUPS = {
     "scalar": ("s_",),
@@ -125,18 +126,7 @@ def wrapped(names: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    pattern = re.compile(f"{BEGIN}\n.*?{END}", re.DOTALL)
-    if len(pattern.findall(page)) != 1:
-        print(f"{PAGE.relative_to(ROOT)} needs one '{BEGIN}' and one '{END}'", file=sys.stderr)
-        return 1
-    fresh = pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
-    if "--check" in arguments:
-        if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/emulator_table.py", file=sys.stderr)
-        return int(fresh != page)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+    return markers.update(PAGE, lambda page: markers.replace(page, "emulator", table()), arguments)
 
 
 if __name__ == "__main__":

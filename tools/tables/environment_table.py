@@ -5,9 +5,10 @@ import re
 import sys
 from pathlib import Path
 
+import markers
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "environment.md"
-BEGIN, END = "<!-- begin: environment -->", "<!-- end: environment -->"
 ROW = re.compile(r'ROCPY_VARIABLE\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*"[^"]*"\s*,\s*"((?:[^"\\]|\\.)*)"\s*\)')
 
 
@@ -25,24 +26,15 @@ def table(source: str) -> str:
     return "\n".join(lines)
 
 
-def replace(page: str, text: str) -> str:
-    """Return the page with `text` between its markers."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise ValueError(f"the page needs one '{BEGIN}' and one '{END}'")
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+def renew(page: str, source: str) -> str:
+    """Return the page with the table of the rows."""
+    return markers.replace(page, "environment", table(source))
 
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = replace(page, table((ROOT / "csrc/abi/environment.def").read_text(encoding="utf-8")))
-    if "--check" in arguments:
-        if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/environment_table.py", file=sys.stderr)
-        return int(fresh != page)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+    source = (ROOT / "csrc/abi/environment.def").read_text(encoding="utf-8")
+    return markers.update(PAGE, lambda page: renew(page, source), arguments)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 """Write the table of docs/kernels/README.md from the primitives' records and code; --check says if it is fresh."""
 
 import inspect
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import markers
 import numpy as np
 
 from rocpy import cooperative as coop
@@ -17,7 +17,6 @@ from rocpy.testing import amdgpu
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "kernels"
 PAGE = FOLDER / "README.md"
-BEGIN, END = "<!-- begin: primitives -->", "<!-- end: primitives -->"
 ARCH, THREADS, ITEMS, LANES = "gfx942", 256, 4, 64
 DEFINED = {"first": "rank 0, all by `all=True`", "all": "all ranks", "some": "see its page"}
 TAKEN = {(SCALAR,): "one item", (THREAD_DATA,): "`ThreadData`", (SCALAR, THREAD_DATA): "items"}
@@ -143,18 +142,7 @@ def table() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    pattern = re.compile(f"{BEGIN}\n.*?{END}", re.DOTALL)
-    if len(pattern.findall(page)) != 1:
-        raise ValueError(f"the page needs one '{BEGIN}' and one '{END}'")
-    text = f"{BEGIN}\n{table()}\n{END}"
-    fresh = pattern.sub(lambda _match: text, page)
-    if "--check" in arguments:
-        if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/primitives_table.py", file=sys.stderr)
-        return int(fresh != page)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+    return markers.update(PAGE, lambda page: markers.replace(page, "primitives", table()), arguments)
 
 
 if __name__ == "__main__":

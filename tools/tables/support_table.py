@@ -4,6 +4,8 @@
 import sys
 from pathlib import Path
 
+import markers
+
 import rocpy
 from rocpy.blaslt import EPILOGUES, supported
 from rocpy.blaslt.model.product_types import FAMILIES, Family, needs_scales
@@ -11,8 +13,6 @@ from rocpy.blaslt.selection.releases import RELEASES, ROWS, Row, first_release
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support.md"
-BEGIN, END = "<!-- begin: support -->", "<!-- end: support -->"
-RELEASES_BEGIN, RELEASES_END = "<!-- begin: releases -->", "<!-- end: releases -->"
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
@@ -109,29 +109,14 @@ def release_tables() -> str:
     return "\n".join(text).rstrip()
 
 
-def replace(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
-    """Return the page with `text` between its markers."""
-    if page.count(begin) != 1 or page.count(end) != 1:
-        raise ValueError(f"the page needs one '{begin}' and one '{end}'")
-    head, rest = page.split(begin)
-    return f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}"
-
-
 def fresh_page(page: str) -> str:
     """Return the page with both of its parts as the code gives them now."""
-    return replace(replace(page, tables()), release_tables(), RELEASES_BEGIN, RELEASES_END)
+    return markers.replace(markers.replace(page, "support", tables()), "releases", release_tables())
 
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = fresh_page(page)
-    if "--check" in arguments:
-        if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/support_table.py", file=sys.stderr)
-        return int(fresh != page)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+    return markers.update(PAGE, fresh_page, arguments)
 
 
 if __name__ == "__main__":

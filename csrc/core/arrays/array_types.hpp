@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The element types an operand may have, from the rows of dtypes.def.
-#ifndef ROCPY_CORE_ARRAY_TYPES_HPP
-#define ROCPY_CORE_ARRAY_TYPES_HPP
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -52,5 +51,3 @@ inline const ArrayType *array_type_of_name(const char *name) {
 }
 
 }  // namespace rocpy
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads a DLTensor into an Operand and says what is wrong with it, trusting nothing that the producer wrote.
-#ifndef ROCPY_CORE_DLPACK_OPERAND_HPP
-#define ROCPY_CORE_DLPACK_OPERAND_HPP
+#pragma once
 
 #include "array_types.hpp"
 #include "operand.hpp"
@@ -113,5 +112,3 @@ inline DLDataType dlpack_type(int32_t type) {
 }
 
 }  // namespace rocpy
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One allocation that holds a managed tensor and its 64-byte aligned CPU memory, so that a result costs a single
 // malloc.
-#ifndef ROCPY_CORE_HOST_BLOCK_HPP
-#define ROCPY_CORE_HOST_BLOCK_HPP
+#pragma once
 
 #include <cstdlib>
 
@@ -46,5 +45,3 @@ inline DLManagedTensorVersioned *new_host_block(const Operand &operand) {
 }
 
 }  // namespace rocpy
-
-#endif

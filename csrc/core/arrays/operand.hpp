@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // An array as the product sees it: pointer, type, device, extents and strides, whoever owns the memory.
-#ifndef ROCPY_CORE_OPERAND_HPP
-#define ROCPY_CORE_OPERAND_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -34,5 +33,3 @@ struct Operand {
 };
 
 }  // namespace rocpy
-
-#endif

@@ -6,8 +6,7 @@
 // c10/core/impl/LocalDispatchKeySet.h and read inline by every C++ extension. Here the variable is looked up in the
 // torch that the process already holds; the caller proves the find against torch's own Python functions before it
 // relies on it, and does without where the proof fails.
-#ifndef ROCPY_CORE_TORCH_STATE_HPP
-#define ROCPY_CORE_TORCH_STATE_HPP
+#pragma once
 
 #include <dlfcn.h>
 
@@ -157,5 +156,3 @@ inline void torch_tensor_mark_clear(const void *object) {
 }
 
 }  // namespace rocpy
-
-#endif

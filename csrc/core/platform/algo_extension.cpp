@@ -126,23 +126,6 @@ Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulA
   return Status{};
 }
 
-Status algo_supported(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc, const void *alpha,
-                      hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, const void *beta, hipblasLtMatrixLayout_t c,
-                      hipblasLtMatrixLayout_t d, hipblasLtMatmulAlgo_t *algo, size_t *workspace_bytes,
-                      bool *supported) {
-  *supported = false;
-  *workspace_bytes = 0;
-  constexpr char function[] = "hipblaslt_ext::matmulIsAlgoSupported";
-  auto *ask = find<decltype(hipblaslt_ext::matmulIsAlgoSupported)>(index_matmulIsAlgoSupported);
-  if (!ask) return absent(function);
-  Status status =
-      guarded(function, [&] { return ask(handle, desc, alpha, a, b, beta, c, d, *algo, *workspace_bytes); });
-  // A refusal is an answer. What failed otherwise is told.
-  if (status.code == HIPBLAS_STATUS_NOT_INITIALIZED || status.code == HIPBLAS_STATUS_ALLOC_FAILED) return status;
-  *supported = status.ok();
-  return Status{};
-}
-
 Status algo_traits(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, hipblasLtMatmulDesc_t desc,
                    hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,
                    hipblasLtMatrixLayout_t d, uint32_t *traits) {

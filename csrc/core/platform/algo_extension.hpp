@@ -29,12 +29,6 @@ Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulA
 // The index of an algorithm, or -1 where it has none that is a number.
 int32_t algo_index(const hipblasLtMatmulAlgo_t &algo);
 
-// Whether the algorithm takes the problem, and the workspace it then needs. The library may write to the descriptor, so
-// no other thread may use it, and completes *algo where it came from an index.
-Status algo_supported(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc, const void *alpha,
-                      hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, const void *beta, hipblasLtMatrixLayout_t c,
-                      hipblasLtMatrixLayout_t d, hipblasLtMatmulAlgo_t *algo, size_t *workspace_bytes, bool *supported);
-
 // The ROCPY_EXT_ALGO_* bits. A platform that promises nothing is a success with no bits.
 Status algo_traits(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, hipblasLtMatmulDesc_t desc,
                    hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,

@@ -25,6 +25,19 @@ Status launch_list(StreamContext *context, const std::vector<ListedProduct> &pro
 // The axis of the product that the groups share out among them.
 enum class Ragged : int32_t { m, n, k };
 
+// What a plan of groups is of.
+inline PlanKind kind_of_groups(Ragged ragged) {
+  switch (ragged) {
+    case Ragged::m:
+      return PlanKind::groups_of_m;
+    case Ragged::n:
+      return PlanKind::groups_of_n;
+    case Ragged::k:
+      break;
+  }
+  return PlanKind::groups_of_k;
+}
+
 // Where an operand of group g begins: data + starts[g] * per_index + g * per_group, in bytes.
 struct GroupedOperand {
   char *data = nullptr;

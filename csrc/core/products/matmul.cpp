@@ -162,7 +162,7 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
   if (spec_.scale_mode_a && !spec_.vector_attribute_a) apply(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, spec_.scale_mode_a);
   if (spec_.scale_mode_b && !spec_.vector_attribute_b) apply(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, spec_.scale_mode_b);
   for (int i = 0; i < scale_count; ++i) {
-    if (spec_.scales >> i & 1) apply(scale_attribute(i), pointers.scales[i]);
+    if (spec_.scales[i]) apply(scale_attribute(i), pointers.scales[i]);
     out->scales[i] = pointers.scales[i];
   }
   if (status.ok() && spec_.program) status = set_program(desc);
@@ -233,7 +233,7 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
   MatmulPointers pointers;
   pointers.bias = spec_.uses_bias ? somewhere : nullptr;
   pointers.aux = spec_.uses_aux ? somewhere : nullptr;
-  for (int i = 0; i < scale_count; ++i) pointers.scales[i] = spec_.scales >> i & 1 ? somewhere : nullptr;
+  for (int i = 0; i < scale_count; ++i) pointers.scales[i] = spec_.scales[i] ? somewhere : nullptr;
   Descriptor descriptor;
   Status status = take_descriptor(pointers, &descriptor);
   if (!status.ok()) return status;
@@ -318,8 +318,8 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
     if (!status.ok()) return status;
     descriptor->aux = pointers.aux;
   }
-  for (int i = 0; spec_.scales >> i; ++i) {
-    if (!(spec_.scales >> i & 1) || descriptor->scales[i] == pointers.scales[i]) continue;
+  for (int i = 0; spec_.scales.any() && i < scale_count; ++i) {
+    if (!spec_.scales[i] || descriptor->scales[i] == pointers.scales[i]) continue;
     Status status = set(descriptor->handle, scale_attribute(i), pointers.scales[i]);
     if (!status.ok()) return status;
     descriptor->scales[i] = pointers.scales[i];

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ enum OperandIndex {
 // What a descriptor points to beside the bias and the auxiliary matrix: scales in device memory, and where the largest
 // magnitude of D goes. The scales of A and B have a mode; the others are one float each.
 enum ScaleIndex { scale_a, scale_b, scale_c, scale_d, scale_aux, scale_amax, scale_count };
+using ScaleSet = std::bitset<scale_count>;
 
 struct MatmulSpec {
   int32_t compute = 0, scale_type = 0;  // hipblasComputeType_t, hipDataType
@@ -62,7 +64,7 @@ struct MatmulSpec {
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;
   uint32_t required_traits = 0;                // ROCPY_EXT_ALGO_*: algorithms that do not promise them are left out
-  uint32_t scales = 0;                         // bits of ScaleIndex: those that the descriptor has
+  ScaleSet scales;                             // those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
   // Of a release without scale modes: the attributes that take the pointers of factors by row or column; 0 where modes
   // are set.

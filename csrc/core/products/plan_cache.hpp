@@ -9,33 +9,40 @@
 #include <vector>
 
 #include "matmul.hpp"
+#include "plan_key.hpp"
 #include "spin_lock.hpp"
 
 namespace rocpy {
 
-// Everything that decides a plan, as words: shapes, strides, types, device, epilogue, flags. Built anew for each call
-// on the stack.
-struct PlanKey {
-  static constexpr int capacity = 480;  // five operands of 32 axes with shape and stride each, and a margin
-  int size = 0;
-  int64_t words[capacity];
-  void add(int64_t word) {
-    if (size < capacity) words[size] = word;
-    ++size;
-  }
-  bool fits() const { return size <= capacity; }
-  uint64_t hash() const;
+enum class CallKind : int32_t {
+  launch,   // the plan is launched; without one there is nothing to compute
+  copy,     // arrays are copied, and the call is made of the copies
+  compose,  // another native product is computed, and its result worked on by the arrays' framework
+};
+
+// The arrays that a call copies, by the user's names.
+struct CopiedArrays {
+  bool a = false, b = false, c = false, bias = false, aux = false, out = false;
+  bool c_in_columns = false;  // how the copy of c lies
+};
+
+// The native product that a composed one begins with: a Recipe of rocpy.blaslt.selection.recipes.
+struct NativeRecipe {
+  std::string epilogue, dtype, operands;
+  bool scaled = true, blocks = false;
 };
 
 // What a call of one key does. Shared by the cache and by calls that run now.
 struct CachedCall {
+  CallKind kind = CallKind::launch;
+  CopiedArrays copies;         // of one that copies
+  NativeRecipe recipe;         // of one that is composed
   MatmulPlan *plan = nullptr;  // null: nothing to launch (an empty result)
   size_t algorithm = 0;        // the one that is launched, by its index in the plan
   std::string source;          // where that choice came from
   bool swapped = true;         // the library's A is the user's b
   bool transposed = false;     // results are computed in columns, as (N, M), and the caller transposes them
   bool synchronous = false;    // small enough that the GIL stays held for the launch
-  uint32_t copies = 0;  // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
   int32_t result_type = 0, result_ndim = 0;
   int64_t result_shape[32];
   bool integer_factors = false;  // alpha and beta are int32

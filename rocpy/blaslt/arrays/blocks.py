@@ -19,6 +19,7 @@ from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.problem import dense_strides, extents_of
 from rocpy.blaslt.model.product_types import BLOCK, scale_kind
 from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -35,17 +36,22 @@ def are_blocks(scale: Any) -> bool:
         return False
 
 
-def prepare(a: Any, b: Any, scale_a: Any, scale_b: Any, options: Options) -> tuple[Any, Any]:
+def have_blocks(scales: ScaleArguments | None) -> bool:
+    """Whether a or b has a scale for each block."""
+    return scales is not None and (are_blocks(scales.a) or are_blocks(scales.b))
+
+
+def prepare(a: Any, b: Any, scales: ScaleArguments | None, options: Options) -> tuple[Any, Any]:
     """Return a and b as the library reads them where their scales are by blocks: along K, narrow elements packed."""
-    if not (are_blocks(scale_a) or are_blocks(scale_b)):
+    if not have_blocks(scales):
         return a, b
     a, b = along_k(a, "a", options), along_k(b, "b", options)
     return a, _repacked(b, _extent_of_k(a))
 
 
-def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: Options, k: int) -> dict[str, Any]:
+def prepare_changes(changes: dict[str, Any], scales: ScaleArguments | None, options: Options, k: int) -> dict[str, Any]:
     """Return new operands of a planned product, whose sums have ``k`` terms, as :func:`prepare` does."""
-    if not (are_blocks(scales[0]) or are_blocks(scales[1])):
+    if not have_blocks(scales):
         return changes
     prepared = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
     if "b" in prepared:
@@ -186,14 +192,14 @@ def _steps(array: Any) -> tuple[int, ...]:
     return dense_strides(tuple(array.shape))
 
 
-def kinds(scales: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
+def kinds(scales: ScaleArguments | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
     """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
     result: dict[str, Any] = {}
     no_batch: tuple[int, ...] = ()
     if scales is None:
         return result
     m, n, k, batch_shape, _ = extents_of(a, b)
-    for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), scales, strict=False):
+    for name, value in scales.items():
         if value is None:
             continue
         kind, batch = "scalar", no_batch
@@ -203,7 +209,7 @@ def kinds(scales: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]
         result[name] = kind if name in ("scale_a", "scale_b") else True
         if batch:
             result[name + "_batch"] = batch
-    if scales[4]:
+    if scales.amax:
         result["amax"] = True
     if {result.get("scale_a"), result.get("scale_b")} == {"scalar", "vector"}:
         result["scale_a"] = result["scale_b"] = "vector"
@@ -211,7 +217,7 @@ def kinds(scales: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]
 
 
 def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], transposed: bool) -> Any:
-    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are."""
+    """Return scales dense in memory, with the last two axes exchanged if ``transposed``; ``None`` where they are."""
     if transposed and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])

@@ -129,16 +129,23 @@ def refuse_copied(names: tuple[str, ...], layouts: dict[str, str], result_dtype:
     raise copy_refused(names[0], layout)
 
 
-class Copied(Preparation):
+class Copied(Preparation[ProductCall]):
     """A product of copies, where the library cannot take operands or write the result as they lie.
 
-    ``names`` are those of what is copied, ``result_shape`` and ``result_dtype`` the result's.
+    ``names`` are those of what is copied, ``result_shape`` and ``result_dtype`` the result's; ``c_in_columns`` says how
+    a copy of c is to lie.
     """
 
     def __init__(
-        self, call: ProductCall, names: tuple[str, ...], result_shape: tuple[int, ...], result_dtype: str
+        self,
+        call: ProductCall,
+        names: tuple[str, ...],
+        result_shape: tuple[int, ...],
+        result_dtype: str,
+        c_in_columns: bool,
     ) -> None:
         self._call, self._names, self._shape, self._dtype = call, names, result_shape, result_dtype
+        self._c_in_columns = c_in_columns and len(result_shape) > 1
         self.works_on_result = "out" in names
 
     def prepare(self) -> ProductCall:
@@ -146,9 +153,9 @@ class Copied(Preparation):
         changes: dict[str, Any] = {}
         with timed("copied %s", ", ".join(self._names)):
             for name in self._names:
-                if name == "c" and "columns" in self._names and len(self._shape) > 1:
+                if name == "c" and self._c_in_columns:
                     changes[name] = in_columns(self._call.c, self._shape)
-                elif name not in ("out", "columns"):
+                elif name != "out":
                     changes[name] = contiguous(getattr(self._call, name), self._shape if name == "c" else None)
         if self.works_on_result:
             changes.update(out=None, dtype=self._dtype)

@@ -15,7 +15,7 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy._messages.log import timed
 from rocpy._operand import allocate_like, describe
-from rocpy.blaslt.arrays.blocks import are_blocks, kinds
+from rocpy.blaslt.arrays.blocks import have_blocks, kinds
 from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, transposed_product, transposed_rows
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.lowering import lower, matrix_layout
@@ -25,7 +25,7 @@ from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused, refuse_turning
-from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -82,20 +82,26 @@ def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
     return buffer
 
 
-def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """Return the scales of a product, and whether the largest magnitude is wanted, with arrays on the device."""
+def upload_scale(scale: Any, name: str) -> Any:
+    """Return a scale, on the device if it is an array."""
+    if scale is None or isinstance(scale, bool | int | float | np.generic | list | tuple):
+        return scale
+    return _moved(scale, name, None)
+
+
+def upload_scales(scales: ScaleArguments | None) -> ScaleArguments | None:
+    """Return the scales of a product with arrays on the device."""
     if scales is None:
         return None
-    moved = tuple(
-        value
-        if value is None or isinstance(value, bool | int | float | np.generic | list | tuple)
-        else _moved(value, name, None)
-        for name, value in zip(SCALES, scales, strict=False)
+    return scales.replaced(
+        a=upload_scale(scales.a, "scale_a"),
+        b=upload_scale(scales.b, "scale_b"),
+        c=upload_scale(scales.c, "scale_c"),
+        d=upload_scale(scales.d, "scale_d"),
     )
-    return (*moved, *scales[5:])
 
 
-def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None = None) -> Any:
+def take(array: Any, name: str, options: Options, scales: ScaleArguments | None = None) -> Any:
     """Return a copy on the device, unless the options forbid copies and the library could not take the layout there.
 
     ``scales`` are those of the product.
@@ -106,15 +112,11 @@ def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
         if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
             raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
-    return upload(array, name, blocks=_by_blocks(scales))
+    return upload(array, name, blocks=have_blocks(scales))
 
 
 def _is_conjugate(array: Any) -> bool:
     return hasattr(array, "resolve_conj") and bool(array.is_conj())
-
-
-def _by_blocks(scales: tuple[Any, ...] | None) -> bool:
-    return scales is not None and (are_blocks(scales[0]) or are_blocks(scales[1]))
 
 
 def download(buffer: Any, like: Any, stream: Any = None) -> Any:
@@ -156,7 +158,7 @@ def check_layouts(
     info: dict[str, OperandInfo | None],
     factors: tuple[Any, Any],
     options: Options,
-    scales: tuple[Any, ...] | None,
+    scales: ScaleArguments | None,
     arguments: dict[str, Any],
 ) -> None:
     """Refuse what the library could not take on the device either, a conjugate among it, where copies are forbidden.
@@ -217,7 +219,7 @@ def on_device_of(stream: Any) -> Iterator[None]:
             yield
 
 
-def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparation:
+def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparation[ProductCall]:
     """Return how a product of operands in CPU memory is computed; refuses where the options forbid the copies.
 
     ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
@@ -252,7 +254,7 @@ def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparatio
     return _Staged(call, problem)
 
 
-class _Staged(Preparation):
+class _Staged(Preparation[ProductCall]):
     """A product on copies of its operands on the stream's device, whose results are brought back."""
 
     def __init__(self, call: ProductCall, problem: Problem) -> None:
@@ -265,7 +267,7 @@ class _Staged(Preparation):
         call, problem = self._call, self._problem
         self._held.enter_context(on_device_of(call.stream))
         scales = upload_scales(call.scales)
-        blocks = _by_blocks(scales)
+        blocks = have_blocks(scales)
         moved = {}
         with timed("copied the operands of %s to the device", problem):
             for name in ("a", "b", "c", "bias", "aux"):
@@ -295,7 +297,7 @@ class _Staged(Preparation):
         self._held.close()
 
 
-class _Transposed(Preparation):
+class _Transposed(Preparation[ProductCall]):
     """A product with a bias per row, computed as the transposed one, whose bias lies along its last axis.
 
     Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.

@@ -12,27 +12,27 @@ from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import scale_arguments
-from rocpy.blaslt.native.plan import Matmul as NativeMatmul
-from rocpy.blaslt.selection.recipes import recipe_of, strict, why
+from rocpy.blaslt.model.scale_arguments import ScaleArguments, scale_keywords
+from rocpy.blaslt.native.plan import NativeProduct
+from rocpy.blaslt.selection.recipes import Recipe, strict, why
 
-__all__ = ["ComposingMatmul", "UnfusedPlan"]
+__all__ = ["ComposedProduct", "UnfusedPlan"]
 
 
 class UnfusedPlan:
-    """What a Matmul holds for an unfused product: the native one as a Matmul of its own, and the rest."""
+    """What a product has that the library cannot fuse: the native one as a product of its own, and the rest."""
 
     def __init__(
         self,
-        bits: int,
+        recipe: Recipe,
         problem: Problem,
         operands: dict[str, Any],
         options: Options,
         stream: Any,
         arguments: dict[str, Any],
+        scales: ScaleArguments | None,
     ) -> None:
-        recipe = recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
-        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments)
+        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments, scales)
         #: How it is done and why, in a sentence.
         self.text = why(problem, recipe)
         info("composed %s: %s", problem, self.text)
@@ -42,9 +42,8 @@ class UnfusedPlan:
             name for name, value in native.items() if value is not None and value is not operands[name]
         ]
         a, b = native.pop("a"), native.pop("b")
-        self.native = NativeMatmul(
-            a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream
-        )
+        own = {**self.product.native_arguments(), **scale_keywords(self.product.native_scales(), b)}
+        self.native = NativeProduct(a, b, **native, **own, options=strict(options), stream=stream)
 
     def plan(self, requested: int) -> list[Algorithm]:
         """Return the algorithms of the native product, as ways to compute the whole."""
@@ -69,13 +68,12 @@ class UnfusedPlan:
             return result, next(iter(extra.values()), None), amax
         return (result, *extra.values()) if extra else result
 
-    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: ScaleArguments | None) -> None:
         """Take other operands of the same problem, other scalars and other scales."""
-        self.product.reset(operands, {**scalars, **scales})
+        self.product.reset(operands, scalars, scales)
         native = {name: value for name, value in self.product.native_operands().items() if value is not None}
-        recipe = self.product.recipe
-        own = {name: scales[name] for name in ("scale_a", "scale_b") if recipe.scaled and name in scales}
-        self.native.reset_operands(**native, **self.product.native_scalars(), **({} if recipe.blocks else own))
+        own = scale_keywords(self.product.native_scales(), native["b"]) if self.product.recipe.scaled else {}
+        self.native.reset_operands(**native, **self.product.native_scalars(), **own)
 
     def release(self) -> None:
         """Let go of the operands."""
@@ -83,15 +81,16 @@ class UnfusedPlan:
         self.native.release_operands()
 
 
-class ComposingMatmul(NativeMatmul):
+class ComposedProduct(NativeProduct):
     """A planned product that is composed where the library cannot fuse it; not for the user's own epilogues."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
-    def _compose(self, copies: int) -> UnfusedPlan:
-        scales = scale_arguments(self.operand_arrays["b"], self.scale_values)
-        arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute, **scales}
-        return UnfusedPlan(copies, self.problem, self.operand_arrays, self.options, self.stream, arguments)
+    def _compose(self, recipe: Recipe) -> UnfusedPlan:
+        arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute}
+        return UnfusedPlan(
+            recipe, self.problem, self.operand_arrays, self.options, self.stream, arguments, self.scale_values
+        )
 
     def _bias_gradient_of_empty(self, result: Any) -> Any:
         problem, operands = self.problem, self.operand_arrays

@@ -26,7 +26,7 @@ from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import gradient_type, scale_kind
-from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.scale_arguments import ScaleArguments, all_scales
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, working_type
 from rocpy.runtime.memory import Buffer
@@ -46,11 +46,19 @@ class Unfused:
     operands
         The user's ``a``, ``b``, ``c``, ``bias`` and ``aux``, by name.
     arguments
-        ``alpha``, ``beta``, ``clamp`` and the scales, by name.
+        ``alpha``, ``beta``, ``clamp`` and ``compute``, by name.
+    scales
+        The user's, or ``None``.
     """
 
     def __init__(
-        self, recipe: Recipe, epilogue: str, dtype: str, operands: dict[str, Any], arguments: dict[str, Any]
+        self,
+        recipe: Recipe,
+        epilogue: str,
+        dtype: str,
+        operands: dict[str, Any],
+        arguments: dict[str, Any],
+        scales: ScaleArguments | None,
     ) -> None:
         self.recipe = recipe
         self.row: EpilogueRow = EPILOGUES[epilogue]
@@ -58,6 +66,7 @@ class Unfused:
         self.work = working_type(dtype)
         self.operands = operands
         self.arguments = arguments
+        self.scales = scales
         self.a_ndim, self.b_ndim = (len(getattr(operands[name], "memory", operands[name]).shape) for name in ("a", "b"))
 
     def native_operands(self) -> dict[str, Any]:
@@ -72,10 +81,9 @@ class Unfused:
             if not recipe.blocks and needed(operands["b"]):
                 operands["b"] = upload(operands["b"], "b")  # beside the others' copies on the device
         if recipe.blocks:
-            scales = self._scales()
-            for name in ("a", "b"):
+            for name, scale in (("a", self._scales.a), ("b", self._scales.b)):
                 bare = isinstance(getattr(operands[name], "memory", operands[name]), Buffer)
-                wide = dequantized(operands[name], scales[f"scale_{name}"], name)
+                wide = dequantized(operands[name], scale, name)
                 operands[name] = _buffer(wide) if bare else wide
         like = getattr(operands["a"], "memory", operands["a"])
         for name in ("a", "b"):
@@ -87,51 +95,36 @@ class Unfused:
             operands["bias"] = convert(operands["bias"], recipe.dtype, like)
         if not recipe.scaled:
             operands["c"] = None
-        elif self._scales()["scale_c"] is not None and operands["c"] is not None:
+        elif self._scales.c is not None and operands["c"] is not None:
             operands["c"] = self._scaled_c(operands["c"], like)
         elif operands["c"] is not None and dtypes.lookup(operands["c"].dtype).name != recipe.dtype:
             operands["c"] = convert(operands["c"], recipe.dtype, like)
         return operands
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the native product."""
+        """Return the keyword arguments of the native product, but for its scales."""
         arguments = dict(self.arguments)
         arguments.update(epilogue=self.recipe.epilogue, dtype=self.recipe.dtype)
         if not self.recipe.scaled:
             arguments.update(alpha=1.0, beta=None)
         arguments.pop("clamp")
-        own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
-        scaled = self.recipe.scaled and not self.recipe.blocks
-        own = own if scaled else dict.fromkeys(own)
-        unit = has_unit_scales(self.recipe, *(_dtype_name(self.operands[name]) for name in ("a", "b")))
-        if unit:
-            own = dict.fromkeys(own, 1.0)
-        for name in SCALES:
-            arguments.pop(name, None)
-        if "given" in arguments:
-            # A sixth place tells that scale_b is the Weight's own.
-            more = (self.arguments["given"] or ())[5:] if scaled else ()
-            none = all(value is None for value in own.values())
-            arguments["given"] = None if none else (*own.values(), None, None, False, *more)
-        elif unit or not is_weight(self.operands["b"]) or self.operands["b"].scale is None:
-            arguments.update(own)
-        else:
-            arguments["scale_a"] = own["scale_a"]
         if arguments.get("compute") != "tf32" or self.recipe.operands:
             arguments["compute"] = None
         return arguments
 
-    def _scales(self) -> dict[str, Any]:
-        """Return the scales and amax as they were given, that of a Weight among them."""
-        ordered = self.arguments.get("given")
-        if ordered is None:
-            scales = {name: self.arguments.get(name) for name in SCALES}
-        else:
-            scales = dict(zip(SCALES, ordered, strict=False))
-        b = self.operands["b"]
-        if scales["scale_b"] is None and is_weight(b):
-            scales["scale_b"] = b.factors
-        return scales
+    def native_scales(self) -> ScaleArguments | None:
+        """Return the scales of the native product: those of a and b, unless they are applied to its result."""
+        if has_unit_scales(self.recipe, *(_dtype_name(self.operands[name]) for name in ("a", "b"))):
+            return ScaleArguments(a=1.0, b=1.0)
+        scales = self._scales
+        if not self.recipe.scaled or self.recipe.blocks or (scales.a is None and scales.b is None):
+            return None
+        return ScaleArguments(a=scales.a, b=scales.b, from_weight=scales.from_weight)
+
+    @property
+    def _scales(self) -> ScaleArguments:
+        """The scales, that of a Weight among them."""
+        return all_scales(self.operands["b"], self.scales) or ScaleArguments()
 
     def _scaled_c(self, c: Any, like: Any) -> Any:
         """Return c times its scale, in the type of the native product's result."""
@@ -139,11 +132,10 @@ class Unfused:
             return _buffer(values(self._scaled_c(values(c), values(c))))
         framework = framework_of(like)
         wide = framework.wide(c, self.work, like)
-        return framework.narrow(wide * self._factor(framework, "scale_c", wide), self.recipe.dtype)
+        return framework.narrow(wide * self._factor(framework, "scale_c", self._scales.c, wide), self.recipe.dtype)
 
-    def _factor(self, framework: Framework, name: str, x: Any) -> Any:
+    def _factor(self, framework: Framework, name: str, value: Any, x: Any) -> Any:
         """Return a scale so that it broadcasts over (..., M, N); 1 for none."""
-        value = self._scales()[name]
         if value is None:
             return 1.0
         if isinstance(value, (int, float)):
@@ -162,9 +154,9 @@ class Unfused:
             return {"alpha": 1.0}
         return {"alpha": self.arguments["alpha"], "beta": self.arguments["beta"]}
 
-    def reset(self, operands: dict[str, Any], scalars: dict[str, Any]) -> None:
-        """Take other operands of the same problem, and other scalars."""
-        self.operands = operands
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: ScaleArguments | None) -> None:
+        """Take other operands of the same problem, other scalars and other scales."""
+        self.operands, self.scales = operands, scales
         self.arguments = {**self.arguments, **scalars}
 
     def finish(self, base: Any) -> tuple[Any, dict[str, Any]]:
@@ -186,13 +178,13 @@ class Unfused:
             if self.row.aux == "store":
                 extra[self.row.aux_name] = framework.hand_over(framework.narrow(x, self.dtype), shape)
             y = self._activated(framework, x)
-            scales = self._scales()
+            scales = self._scales
             if self.row.gradient:
                 extra[self.row.gradient] = self._gradient(framework, y)
-            if scales["amax"]:
+            if scales.amax:
                 extra["amax"] = framework.largest_magnitude(y)
-            if scales["scale_d"] is not None:
-                y = y * self._factor(framework, "scale_d", x)
+            if scales.d is not None:
+                y = y * self._factor(framework, "scale_d", scales.d, x)
             return framework.hand_over(framework.narrow(y, self.dtype), shape), extra
 
     def _full(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -203,11 +195,12 @@ class Unfused:
     def _scaled(self, framework: Framework, x: Any) -> Any:
         if self.recipe.scaled:
             return x
-        x = x * self._factor(framework, "scale_a", x) * self._factor(framework, "scale_b", x)
+        scales = self._scales
+        x = x * self._factor(framework, "scale_a", scales.a, x) * self._factor(framework, "scale_b", scales.b, x)
         x = x * float(self.arguments["alpha"])
         c, beta = self.operands["c"], self.arguments["beta"]
         if c is not None and beta != 0.0:
-            c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", x)
+            c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", scales.c, x)
             # One of the result's shape may lack the axes of vectors; others broadcast as they are.
             c = c.reshape(x.shape) if math.prod(c.shape) == math.prod(x.shape) else c
             x = x + c * (1.0 if beta is None else float(beta))
@@ -236,7 +229,7 @@ class Unfused:
 
     def _operand_sums(self, framework: Framework, name: str, y: Any) -> Any:
         """Return the row sums of a or the column sums of b, both times their scales."""
-        operand, scale = self.operands[name], self._scales()[f"scale_{name}"]
+        operand, scale = self.operands[name], self._scales.a if name == "a" else self._scales.b
         if is_weight(operand):
             operand = operand.matrix()
         if are_blocks(scale):
@@ -247,7 +240,7 @@ class Unfused:
         sums = sums.reshape((1,)) if vector else sums
         if scale is not None:
             # Read as those of the result: (..., M, 1) or (..., 1, N), whose batch axes are among the operand's own.
-            factor = self._factor(framework, f"scale_{name}", y)
+            factor = self._factor(framework, f"scale_{name}", scale, y)
             one = math.prod(getattr(factor, "shape", ())) == 1
             sums = sums * (factor if one else factor.reshape((*factor.shape[:-2], -1)))
         return framework.narrow(sums, gradient_type(self.dtype))
@@ -266,10 +259,9 @@ class Unfused:
             return self._operand_sums(framework, "a" if self.row.gradient == "bgrada" else "b", y)
 
 
-def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...] | None, base: Any, dtype: str) -> Any:
+def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: ScaleArguments | None, base: Any, dtype: str) -> Any:
     """Return the sums of one operand for an empty result ``base``: the library sees no work there and writes none."""
-    arguments = dict(zip(SCALES, scales or (), strict=False))
-    return Unfused(Recipe("default", dtype), epilogue, dtype, {"a": a, "b": b}, arguments).operand_sums(base)
+    return Unfused(Recipe("default", dtype), epilogue, dtype, {"a": a, "b": b}, {}, scales).operand_sums(base)
 
 
 def _dtype_name(operand: Any) -> str:
@@ -365,7 +357,7 @@ def convert(array: Any, dtype: str, like: Any) -> Any:
     return framework_of(like).wide(array, dtype, like)
 
 
-class Composed(Preparation):
+class Composed(Preparation[ProductCall]):
     """A product that the library cannot fuse: a native one, then the framework's own operations on its result.
 
     ``dtype`` is the result's, ``options`` hold for the whole.
@@ -375,12 +367,12 @@ class Composed(Preparation):
         self._call, self._epilogue, self._options = call, epilogue, options
         named = {name: getattr(call, name) for name in ("a", "b", "c", "bias", "aux")}
         arguments = {"alpha": call.alpha, "beta": call.beta, "clamp": call.clamp, "compute": call.compute}
-        self._product = Unfused(recipe, epilogue, dtype, named, {**arguments, "given": call.scales})
+        self._product = Unfused(recipe, epilogue, dtype, named, arguments, call.scales)
 
     def prepare(self) -> ProductCall:
         """Return the call of the native product."""
         native, arguments = self._product.native_operands(), self._product.native_arguments()
-        scales, options = arguments.pop("given"), strict(self._options)
+        scales, options = self._product.native_scales(), strict(self._options)
         own = {"aux": None, "out": None, "clamp": None, "algorithm": None}
         return self._call.replaced(**own, **native, **arguments, scales=scales, options=options)
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.blaslt.selection import tuner as _tuner
 
@@ -73,11 +73,11 @@ def by_algorithm(ProductCall call not None):
 
 cdef int complete(ProductCall call) except -1:
     """Read the Weight, check what may not be given, and name all inputs."""
-    cdef tuple scales = <tuple>call.scales
+    cdef bint amax = call.scales is not None and call.scales.amax
     if isinstance(call.b, WeightOperand):
         call.b = (<WeightOperand>call.b).read()  # of one time, its bias among it
-    if call.bias is not None or call.aux is not None or call.clamp is not None or (scales is not None and scales[4]):
-        _custom.refuse_operands(bias=call.bias, aux=call.aux, clamp=call.clamp, amax=scales is not None and scales[4] or None)
+    if call.bias is not None or call.aux is not None or call.clamp is not None or amax:
+        _custom.refuse_operands(bias=call.bias, aux=call.aux, clamp=call.clamp, amax=amax or None)
     call.inputs = named_inputs(call)
     if "torch" in _MODULES:
         _custom.check_tensors(call.inputs)
@@ -108,7 +108,7 @@ cdef dict arguments_of(ProductCall call):
         "epilogue_inputs": call.inputs, "dtype": call.dtype, "compute": call.compute, "options": call.options, "stream": call.stream,
     }
     if call.scales is not None:
-        arguments.update(zip(_scale_arguments.SCALES, call.scales))
+        arguments.update(call.scales.items(), amax=call.scales.amax)
     return arguments
 
 
@@ -135,11 +135,14 @@ cdef tuple key_of(ProductCall call, object tuning):
     for value in (<dict>call.inputs).values():
         if not add_signature(key, value):
             return None
-    if call.scales is not None:
-        for value in (<tuple>call.scales)[:4]:
-            if not add_signature(key, value):
-                return None
+    if call.scales is not None and not add_scales(key, call.scales):
+        return None
     return tuple(key)
+
+
+cdef bint add_scales(list key, ScaleArguments scales) except -1:
+    """Write down kinds and shapes of the scales; false where they are unknown."""
+    return add_signature(key, scales.a) and add_signature(key, scales.b) and add_signature(key, scales.c) and add_signature(key, scales.d)
 
 
 cdef bint add_signature(list key, object x) except -1:

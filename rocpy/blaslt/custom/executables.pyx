@@ -5,11 +5,11 @@ from rocpy.blaslt.custom.tile cimport algorithms_of_program, run_program
 from rocpy.blaslt.engine.program cimport TileProgram
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 
 __all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
 
@@ -37,6 +37,19 @@ cpdef ProductCall native_call(object form, ProductCall call):
     return native
 
 
+cdef ScaleArguments with_units(ScaleArguments scales, object unit_a, object unit_b):
+    """Return scales with those of 1 that are missing."""
+    cdef ScaleArguments more = ScaleArguments.__new__(ScaleArguments)
+    if scales is not None:
+        more.a, more.b, more.c, more.d, more.amax = scales.a, scales.b, scales.c, scales.d, scales.amax
+        more.from_weight = scales.from_weight
+    if unit_a is not None:
+        more.a = unit_a
+    if unit_b is not None:
+        more.b = unit_b
+    return more
+
+
 cdef class LibraryExecutable(Executable):
     """A product with one of the library's own epilogues, and what is done after it.
 
@@ -55,20 +68,18 @@ cdef class LibraryExecutable(Executable):
     """
 
     cdef object form, dtype, epilogue, rest
-    cdef tuple unit_scales
+    cdef object unit_a, unit_b  # scales of 1, or None
 
     def __init__(self, bound, form, dtype, unit_scales, rest=None):
         Executable.__init__(self, bound)
         self.form, self.dtype, self.epilogue, self.rest = form, dtype, form.epilogue, rest
-        if unit_scales:
-            self.unit_scales = tuple([unit_scales.get(name) for name in _scale_arguments.SCALES])
+        self.unit_a, self.unit_b = unit_scales.get("scale_a"), unit_scales.get("scale_b")
 
     cpdef ProductCall begin(self, ProductCall call):
         cdef ProductCall native = native_call(self.form, call)
         native.epilogue, native.dtype = self.epilogue, self.dtype
-        if self.unit_scales is not None:
-            scales = call.scales or (None, None, None, None, False)
-            native.scales = tuple([one if unit is None else unit for one, unit in zip(scales, self.unit_scales)])
+        if self.unit_a is not None or self.unit_b is not None:
+            native.scales = with_units(call.scales, self.unit_a, self.unit_b)
         if self.rest is None:
             native.out = (<tuple>call.out)[0]
         return native
@@ -109,7 +120,7 @@ cdef class TileExecutable(Executable):
         converted.a, converted.b, converted.c, converted.compute, converted.options, converted.stream = call.a, call.b, call.c, call.compute, call.options, call.stream
         converted.alpha, converted.beta, converted.dtype, converted.scales = call.alpha, call.beta, self.dtype, call.scales
         if call.scales is not None or isinstance(call.b, WeightOperand):
-            converted.scales = _scale_arguments.all_scales(call.b, call.scales or (None, None, None, None, False))
+            converted.scales = all_scales(call.b, call.scales)
         if self.alpha != 1:
             converted.alpha = call.alpha * self.alpha
             if call.c is not None:

@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: MIT
-"""Matmul with an epilogue of the user's: a planned product for each strategy, and the choice among them."""
+"""CustomProduct: a planned product with an epilogue of the user's, by one of several strategies."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import reentrant_lock
 from rocpy._memory_record import any_moved, records_of
 from rocpy._operand import TorchLayerRequired
 from rocpy.blaslt.arrays.staging import on_device_of
-from rocpy.blaslt.composed.plan import ComposingMatmul
+from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model import algorithms as _algorithms
-from rocpy.blaslt.model.algorithms import Algorithm, Algorithms
+from rocpy.blaslt.model.algorithms import LISTED, Algorithm
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
+from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import Problem, check_record
 from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
 from rocpy.errors import (
-    ClosedError,
     InvalidOperandError,
     InvalidProblemError,
     LibraryError,
@@ -59,14 +59,17 @@ def _exclusive(
     return cast("Callable[Concatenate[CustomProduct, P], T]", run)
 
 
-class CustomProduct(ComposingMatmul):
+class CustomProduct(PlannedProduct):
     """A planned product with an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_plain", "_positions", "_problem", "_records", "_strategies", "_using", "absent", "alpha", "beta",
-        "bound", "chosen_options", "device_index", "epilogue", "epilogue_name", "inputs", "numbers",
-        "operands", "requested_stream", "right", "settings", "weight_bias",
+        "_plain", "_positions", "_records", "_strategies", "_using", "absent", "alpha", "beta", "bound",
+        "device_index", "epilogue", "epilogue_name", "inputs", "numbers", "operands", "options", "problem", "right",
+        "settings", "stream", "weight_bias",
     )  # fmt: skip
+    options: Options
+    problem: Problem
+    stream: Any
 
     @default_arithmetic
     def __init__(
@@ -89,12 +92,12 @@ class CustomProduct(ComposingMatmul):
         stream: Any = None,
         **settings: Any,
     ) -> None:
-        self._closed, self._using = True, reentrant_lock()
+        self._using = reentrant_lock()
         _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
-        self.chosen_options: Options = resolve_options(options)
+        self.options = resolve_options(options)
         self.epilogue = epilogue
         self.epilogue_name = str(epilogue.name)
-        self.alpha, self.beta, self.requested_stream = alpha, beta, stream
+        self.alpha, self.beta, self.stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
         #: The Weight that was given, or the array; what was read of it is among the operands.
         self.right = b
@@ -108,32 +111,23 @@ class CustomProduct(ComposingMatmul):
         self._bind(dtype)
         self._positions: dict[int, tuple[str, int]] = {}
         self.absent: dict[str, str] = {}
-        self._closed = False
+        self.closed = False
 
     def _bind(self, dtype: Any) -> None:
         operands = self.operands
-        plain = ComposingMatmul(
+        plain = ComposedProduct(
             operands["a"], operands["b"], operands["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
-            options=self.chosen_options, stream=self.requested_stream, **self.settings,
+            options=self.options, stream=self.stream, **self.settings,
         )  # fmt: skip
         problem = plain.problem
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
-        self._problem = _custom.problem_of(self.bound)
+        self.problem = _custom.problem_of(self.bound)
         self._plain = plain
-        self.device_index = device_and_stream(plain.operand_arrays["a"], self.requested_stream)[0]
+        self.device_index = device_and_stream(plain.operand_arrays["a"], self.stream)[0]
         # The function's inputs are read where they lie, in the shapes that they had when they were bound.
         self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
 
     # ---- what is asked of it ----
-
-    @property
-    def problem(self) -> Problem:
-        """The validated problem, plain data."""
-        return self._problem
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("this Matmul was closed; create a new one")
 
     @_exclusive
     @default_arithmetic
@@ -141,12 +135,10 @@ class CustomProduct(ComposingMatmul):
         self,
         *,
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
-        max_algorithms: int = _choice.LISTED,
+        max_algorithms: int = LISTED,
     ) -> list[Algorithm]:
         """Ask the platform for algorithms of every strategy."""
-        self._check_open()
-        if not isinstance(max_algorithms, int) or max_algorithms < 1:
-            raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
+        self.check_open()
         self._close_strategies()
         refusal: RocpyError | None = None
         offers: list[Algorithm] = []
@@ -172,20 +164,17 @@ class CustomProduct(ComposingMatmul):
             chosen = [self._find(one) for one in algorithms]
             self.planned_algorithms = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.planned_algorithms[0].rank if self.planned_algorithms else 0
-        return Algorithms(self.planned_algorithms)
+        return list(self.planned_algorithms)
 
     def _tuned(self, candidates: list[Algorithm]) -> list[Algorithm]:
         """Put what was measured to be the fastest first."""
         device = self.device_index
         problem = self.launched
-        position, source = _choice.choose(problem, self.chosen_options, device, candidates) if candidates else (0, "")
+        position, source = _choice.choose(problem, self.options, device, candidates) if candidates else (0, "")
         if source == "tuned":
-            chosen = _choice.labelled(candidates[position], source, problem, self.chosen_options, device)
+            chosen = _choice.labelled(candidates[position], source, problem, self.options, device)
             return [chosen, *candidates[:position], *candidates[position + 1 :]]
         return candidates
-
-    def _list(self, max_algorithms: int) -> list[Algorithm]:
-        return self.plan(max_algorithms=max_algorithms)
 
     def _find(self, algorithm: Any) -> Algorithm:
         listed = self.planned_algorithms or []
@@ -211,24 +200,24 @@ class CustomProduct(ComposingMatmul):
     @default_arithmetic
     def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
         """Compute the product of the operands as they are now."""
-        self._check_open()
+        self.check_open()
         if self.operands["a"] is None:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
         if snapshot_of(self.right) is not self.operands["b"]:
             self.reset_operands(b=self.right)  # it was refreshed
-        self._plain._read_operands()
+        self._plain.read_operands()
         any_moved(self._records)  # refuses those of other shapes
         if not self._strategies:
             self.plan()
         outs = _custom.check_out(out, self.bound)
         label, position = self._chosen if algorithm is None else self._positions[self._find(algorithm).rank]
-        stream = hold_stream(self.requested_stream if stream is None else stream)
+        stream = hold_stream(self.stream if stream is None else stream)
         with on_device_of(stream):
             try:
                 results = self._strategies[label].execute(self, position, outs, stream)
             except (LibraryError, UnsupportedError) as error:
                 inner = getattr(self._strategies[label], "inner", None)
-                if algorithm is not None or self._is_pinned or inner is None:
+                if algorithm is not None or self.is_pinned or inner is None:
                     raise
                 if not _library.composes_after(error, inner.launched, self.device_index):
                     raise
@@ -258,7 +247,7 @@ class CustomProduct(ComposingMatmul):
         epilogue_inputs: Mapping[str, Any] | None = None,
     ) -> None:
         """Put other operands in the place of those given before; ``epilogue_inputs`` are those that change."""
-        self._check_open()
+        self.check_open()
         _custom.refuse_operands(bias=bias, aux=aux)
         changed = {"a": a, "b": b, "c": c}
         right, b = self.right if b is None else b, snapshot_of(b)
@@ -271,7 +260,7 @@ class CustomProduct(ComposingMatmul):
             self.settings,
             self.bound,
             self.numbers,
-            self._problem,
+            self.problem,
             self.right,
             self._plain,
             self.device_index,
@@ -300,7 +289,7 @@ class CustomProduct(ComposingMatmul):
                     strategy.reset(self)
         except Exception:
             (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
-             self._problem, self.right, self._plain, self.device_index, self._records) = before  # fmt: skip
+             self.problem, self.right, self._plain, self.device_index, self._records) = before  # fmt: skip
             raise
 
     def _check_same(self, old: Problem) -> None:
@@ -311,7 +300,7 @@ class CustomProduct(ComposingMatmul):
         for name, before, after in pairs:
             if before is None or after is None or (before.shape, before.dtype) == (after.shape, after.dtype):
                 continue
-            if before.dtype == after.dtype and self.chosen_options.dynamic == "m" and name != "b":
+            if before.dtype == after.dtype and self.options.dynamic == "m" and name != "b":
                 continue
             raise InvalidProblemError(
                 f"{name}: it was shape {before.shape}, {before.dtype} and would become shape {after.shape}, "
@@ -326,7 +315,7 @@ class CustomProduct(ComposingMatmul):
     @_exclusive
     def release_operands(self) -> None:
         """Let go of the operands and keep the plan."""
-        self._check_open()
+        self.check_open()
         for strategy in self._strategies.values():
             strategy.release()
         self._plain.release_operands()
@@ -351,11 +340,8 @@ class CustomProduct(ComposingMatmul):
         chosen = self.algorithm
         return (next(iter(self._strategies)), 0) if chosen is None else self._positions[chosen.rank]
 
-    @property
-    def _is_pinned(self) -> bool:
-        return self.algorithm is not None and self.algorithm.source == "pinned"
-
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Prepare each strategy for its trials."""
         for strategy in self._strategies.values():
             strategy.prepare()
 
@@ -374,18 +360,6 @@ class CustomProduct(ComposingMatmul):
         """Names of operands in CPU memory that are copied to the device when they are given."""
         return tuple(self._plain.staged)
 
-    # What tuning asks of a product, as the products inside have it.
-
-    @property
-    def options(self) -> Options:
-        """The options of the product."""
-        return self.chosen_options
-
-    @property
-    def stream(self) -> Any:
-        """The stream given at construction."""
-        return self.requested_stream
-
     @property
     def launched(self) -> Problem:
         """The problem that is measured: with dense operands where copies are made."""
@@ -399,15 +373,9 @@ class CustomProduct(ComposingMatmul):
         """The operands by name, as the products inside have them."""
         return dict(self._plain.operand_arrays)
 
-    @property
-    def prototype(self) -> Any:
-        """``None``: each strategy has its own copies on the device."""
-        return None
-
-    @property
-    def unfused(self) -> Any:
-        """``None``: a strategy that composes is one of several."""
-        return None
+    def scalars(self) -> dict[str, Any]:
+        """Return alpha and beta as keyword arguments."""
+        return {"alpha": self.alpha, "beta": self.beta}
 
     @property
     def packed(self) -> bool:
@@ -417,7 +385,7 @@ class CustomProduct(ComposingMatmul):
     @property
     def device_name(self) -> str:
         """Name of the device that it runs on."""
-        self._check_open()
+        self.check_open()
         return str(self._plain.device_name)
 
     def _close_strategies(self) -> None:
@@ -428,17 +396,7 @@ class CustomProduct(ComposingMatmul):
     @_exclusive
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""
-        self._closed = True
+        self.closed = True
         self._close_strategies()
         self._plain.close()
         self.operands, self.inputs, self._records = dict.fromkeys(self.operands), {}, ()
-
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<rocpy.Matmul {self.problem}{', closed' if self._closed else ''}>"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rocpy import platform
 from rocpy._operand import resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
-from rocpy.blaslt.composed.plan import ComposingMatmul
+from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, native_call
 from rocpy.blaslt.custom.fused import fused_of
@@ -44,6 +44,8 @@ class Owner(Protocol):
         Factors of the product and of c.
     settings
         The other arguments of the product inside.
+    options, stream
+        As the user gave them.
     bound
         The function bound to its inputs.
     epilogue_name, device_index
@@ -56,8 +58,8 @@ class Owner(Protocol):
     beta: Any
     settings: dict[str, Any]
     bound: _custom.Bound
-    chosen_options: Options
-    requested_stream: Any
+    options: Options
+    stream: Any
     epilogue_name: str
     device_index: int
 
@@ -67,7 +69,7 @@ def _call(owner: Owner, stream: Any = None, outs: tuple[Any, ...] = ()) -> Produ
     a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
     return ProductCall(
         a, b, c, inputs=owner.inputs, alpha=owner.alpha, beta=owner.beta, compute=owner.settings.get("compute"),
-        scales=scales_of(owner.settings), options=owner.chosen_options, stream=stream, out=outs,
+        scales=scales_of(owner.settings), options=owner.options, stream=stream, out=outs,
     )  # fmt: skip
 
 
@@ -140,7 +142,7 @@ class Native(Strategy):
         self.form, self.bound = form, owner.bound
         call = native_call(form, _call(owner))
         epilogue: Any = form.epilogue  # one of the names
-        self.inner = ComposingMatmul(
+        self.inner = ComposedProduct(
             call.a,
             call.b,
             call.c,
@@ -150,8 +152,8 @@ class Native(Strategy):
             epilogue=epilogue,
             clamp=form.clamp,
             dtype=dtype,
-            options=dataclasses.replace(owner.chosen_options, fallback=fallback),
-            stream=owner.requested_stream,
+            options=dataclasses.replace(owner.options, fallback=fallback),
+            stream=owner.stream,
             **{**owner.settings, **_missing_scales(owner.bound, dtype)},
         )
 
@@ -219,7 +221,7 @@ class _Composed(Native):
 
     def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         base = self.inner.execute(algorithm=position, stream=stream)
-        return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.chosen_options, stream))
+        return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.options, stream))
 
     def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
         return self._library_executable(self.last)
@@ -246,13 +248,13 @@ class Unfused(_Composed):
     base_fallback: Literal["allow", "error"] = "allow"
 
     def __init__(self, owner: Owner) -> None:
-        if owner.chosen_options.fallback == "error":
+        if owner.options.fallback == "error":
             raise UnsupportedError(
                 f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it only as a "
                 "product "
                 "followed by the framework's own operations, which options(fallback='error') forbids"
             )
-        _custom.check_promise(owner.bound, owner.chosen_options)
+        _custom.check_promise(owner.bound, owner.options)
         self.last = _Rest(self.compose(owner))
         self.because = f"{self.base}, then the framework's own operations"
 
@@ -328,7 +330,7 @@ class Triton(Strategy):
     def __init__(self, owner: Owner) -> None:
         a, b = owner.operands["a"], owner.operands["b"]
         self.product = triton_product_of(
-            owner.bound, a, b, scales_of(owner.settings), owner.chosen_options, owner.device_index
+            owner.bound, a, b, scales_of(owner.settings), owner.options, owner.device_index
         )
 
     def plan(self, requested: int) -> list[Algorithm]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from rocpy.blaslt.engine.program import TileProgram
 from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 
 def product(
     a: Any,
@@ -18,7 +19,7 @@ def product(
     bias: Any = None,
     dtype: Any = None,
     compute: str | None = None,
-    scales: tuple[Any, ...] | None = None,
+    scales: ScaleArguments | None = None,
     out: Any = None,
     options: Any = None,
     stream: Any = None,
@@ -34,7 +35,7 @@ def algorithms(
     bias: Any = None,
     dtype: Any = None,
     compute: str | None = None,
-    scales: tuple[Any, ...] | None = None,
+    scales: ScaleArguments | None = None,
     options: Any = None,
     requested: int = 16,
 ) -> list[Algorithm]: ...

@@ -14,14 +14,15 @@ from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
-from rocpy.blaslt.engine.build cimport build
+from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, resolve_device_and_stream,
-    plan_cache, release_context, synchronize_stream,
+    CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
+    execute, resolve_device_and_stream, plan_cache, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -39,6 +40,8 @@ from rocpy.errors import InvalidProblemError
 cdef int _LISTED = 64
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
+# The position of its first input in a key, behind those of the product's operands.
+cdef int _FIRST_INPUT = 6
 cdef tuple _INPUT_NAMES = tuple([f"inputs[{i}]" for i in range(24)])
 
 
@@ -82,7 +85,8 @@ cdef class Call:
     cdef tuple arrays  # a, b, c and bias as they are multiplied
     cdef tuple inputs
     cdef tuple held
-    cdef int device, after
+    cdef int device
+    cdef Completion completion
     cdef hipStream_t stream
     cdef StreamUse use
     cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
@@ -97,7 +101,8 @@ cdef class Call:
         cdef int i
         cdef TileProgram program = self.program
         cdef ProductCall arguments = self.arguments
-        cdef tuple inputs = <tuple>arguments.inputs, scales = <tuple>arguments.scales
+        cdef tuple inputs = <tuple>arguments.inputs
+        cdef ScaleArguments scales = arguments.scales
         cdef object a = arguments.a, b = arguments.b, c = arguments.c, bias = arguments.bias
         _core.ensure()
         if arguments.options is None and not _ACTIVE:
@@ -110,7 +115,7 @@ cdef class Call:
             b = (<WeightOperand>b).read()  # owned by this call
         self.row_bias = isinstance(b, WeightOperand) and bias is not None and _copies.unpacked(b, bias) is not b
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         self.staged = stages_arrays() and must_be_staged(a, (b, c, bias))
         if self.staged or self.row_bias:
             return
@@ -124,7 +129,7 @@ cdef class Call:
         parsed = [parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a) for i, x in enumerate(self.inputs)]
         self.held = (owners, parsed)
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
-        self.after = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
+        self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
             self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
@@ -136,30 +141,28 @@ cdef class Call:
     cdef Call on_device(self):
         """Return the same call with copies of its operands on the device."""
         cdef ProductCall arguments = self.arguments
-        cdef tuple scales = _staging.upload_scales(arguments.scales)
-        blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
+        cdef ScaleArguments scales = _staging.upload_scales(arguments.scales)
+        blocks = _blocks.have_blocks(scales)
         a, b = arguments.a, arguments.b
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         copied = {name: _staging.upload(x, name, blocks=blocks) for name, x in (("a", a), ("b", b), ("c", arguments.c), ("bias", arguments.bias))}
         inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(arguments.inputs)]
         return call_of(self.program, arguments.replaced(inputs=tuple(inputs), scales=scales, **copied))
 
-    cdef Call with_dense(self, int copies):
+    cdef Call with_dense(self, tuple names):
         """Return the same call with copies of those operands that the library cannot read."""
-        a, b, c, bias = self.dense(copies)
+        a, b, c, bias = self.dense(names)
         return call_of(self.program, self.arguments.replaced(a=a, b=b, c=c, bias=bias))
 
     cdef fill_key(self, PlanKey *key, int requested):
-        cdef int64_t word
-        cdef int i, axis
-        # No epilogue's number: bit 30 tells such keys from all others.
-        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.arguments.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
+        cdef PlanSettings settings
+        cdef int i
+        settings.kind, settings.dtype = PlanKind.program, dtype_code(self.arguments.dtype)
         if self.arguments.compute is not None:
-            word |= <int64_t>(1 + _settings.compute_code(self.arguments.compute)) << 24
-        word |= <int64_t>self.operands.packed << 28 | <int64_t>(self.scales is not None) << 29
-        key.size = 0
-        key.add(word)
+            settings.compute = _settings.compute_code(self.arguments.compute)
+        settings.packed, settings.scaled, settings.listed = self.operands.packed, self.scales is not None, requested > 1
+        key.begin(settings)
         key.add(self.program.cached.id)
         key.add(self.device)
         key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
@@ -167,10 +170,7 @@ cdef class Call:
             key.add(operand_type(name))
         describe(key, &self.operands)
         for i in range(self.program.inputs):
-            key.add((<int64_t>self.extra[i].type << 8) | self.extra[i].ndim)
-            for axis in range(self.extra[i].ndim):
-                key.add(self.extra[i].shape[axis])
-                key.add(self.extra[i].strides[axis])
+            key.add_operand(_FIRST_INPUT + i, self.extra[i])
         if self.scales is not None:
             describe_scales(key, self.scales)
 
@@ -196,20 +196,18 @@ cdef class Call:
             release_context(context)
         return call
 
-    cdef tuple dense(self, int copies):
-        """Return a, b, c and bias with those copied that the library cannot take as they lie."""
+    cdef tuple dense(self, tuple names):
+        """Return a, b, c and bias with those of some names copied."""
         a, b, c, bias = self.arrays
         problem = self.problem()
         if self.options.copies == "error":
-            name = next(name for name, bit in _settings.COPY_BITS.items() if copies >> bit & 1)
-            raise _refusals.copy_refused(name, "of a tile program")
-        if self.after != after_wait:
+            raise _refusals.copy_refused(names[0], "of a tile program")
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         operands = dict(a=a, b=b, c=c, bias=bias)
-        for name in operands:
-            if copies >> _settings.COPY_BITS[name] & 1:
-                operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
-        if self.after != after_wait:
+        for name in names:
+            operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         return tuple(operands.values())
 
@@ -233,12 +231,12 @@ cdef class Call:
             outputs.append(seen_as(array, "bool") if name == "bool" else array)
             pointers[count + i] = to.data
         held = (self.held, outputs)
-        if self.after >= after_hold:
+        if self.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
         launch.call, launch.operands, launch.factors = call, &self.operands, &self.factors
         launch.out = NULL
         launch.program, launch.algorithm = pointers, rank
-        launch.device, launch.stream, launch.after = self.device, self.stream, self.after
+        launch.device, launch.stream, launch.completion = self.device, self.stream, self.completion
         return (execute(&launch, self.owner, None, held, self.scales), *outputs)
 
     cdef tuple product(self, object out, int rank):
@@ -258,25 +256,25 @@ cdef class Call:
             call = self.plan(requested)
             if key.fits():
                 plan_cache().insert(key, call)
-        if call.get().copies:
-            return self.with_dense(call.get().copies).product(out, rank)
+        if call.get().kind == CallKind.copy:
+            return self.with_dense(copied_names(call.get())).product(out, rank)
         if not 0 <= rank < max(1, len(algorithms_of(call.get(), -1)) if rank else 1):
             raise InvalidProblemError(f"rank={rank}: the platform has fewer algorithms for this tile program")
         results = self.run(call.get(), rank)
         if out is None:
             return results
-        if self.after != after_wait:
+        if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         _copies.assign(out, results[0])
         return (out, *results[1:])
 
     cdef tuple staged_product(self, object out, int rank):
         """Run the call on copies of its operands on the device, and bring its results back."""
-        cdef tuple scales = <tuple>self.arguments.scales
+        cdef ScaleArguments scales = self.arguments.scales
         a = self.arguments.a
         _staging.check_allowed(self.options)
         if scales is not None:
-            a = _blocks.prepare(a, self.arguments.b, scales[0], scales[1], self.options)[0]
+            a = _blocks.prepare(a, self.arguments.b, scales, self.options)[0]
         like = getattr(a, "memory", a)
         results = self.on_device().product(None, rank)
         downloaded = [_staging.download(x, like, self.arguments.stream) for x in results]
@@ -294,8 +292,8 @@ cdef class Call:
         if self.row_bias:
             return self.with_row_bias().algorithms(requested)
         call = self.plan(requested)
-        if call.get().copies:
-            return self.with_dense(call.get().copies).algorithms(requested)
+        if call.get().kind == CallKind.copy:
+            return self.with_dense(copied_names(call.get())).algorithms(requested)
         return algorithms_of(call.get(), self.device)
 
 
@@ -378,7 +376,7 @@ def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0,
     inputs
         What it reads: arrays that broadcast to the result.
     scales
-        ``(scale_a, scale_b, scale_c, scale_d, False)``, or none.
+        A :class:`rocpy.blaslt.model.scale_arguments.ScaleArguments`, or ``None``.
     rank
         Which of :func:`algorithms` runs it.
 

@@ -21,10 +21,10 @@ from rocpy.blaslt.custom.launch import (
     results_of,
     write,
 )
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model.algorithms import Algorithm, origin
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import FLOAT8
+from rocpy.blaslt.model.scale_arguments import ScaleArguments, all_scales
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.kernels import compilation
@@ -222,7 +222,7 @@ class TritonProduct:
             )  # fmt: skip
         return write(results, call.out, a, stream)
 
-    def first(self, a: Any, b: Any, scales: tuple[Any, ...] | None, options: Any) -> None:
+    def first(self, a: Any, b: Any, scales: ScaleArguments | None, options: Any) -> None:
         """Compile the first candidate for operands."""
         arrays, layout = self.operands(a, b, options)
         read = tuple(_scales(b, scales)[0])
@@ -239,11 +239,11 @@ class TritonProduct:
         return one, _known(one.steps(shape))
 
 
-def _scales(b: Any, scales: tuple[Any, ...] | None) -> tuple[dict[str, Placed], float]:
+def _scales(b: Any, scales: ScaleArguments | None) -> tuple[dict[str, Placed], float]:
     """Return the scales that are arrays of one number, for the kernel to read, and the product of those on the host."""
     arrays, numbers = {}, 1.0
-    values = _scale_arguments.all_scales(b, scales or (None, None, None, None, False)) or ()
-    for name, value in zip(("scale_a", "scale_b"), values, strict=False):
+    scales = all_scales(b, scales) or ScaleArguments()
+    for name, value in (("scale_a", scales.a), ("scale_b", scales.b)):
         if isinstance(value, (int, float, np.generic)):
             numbers *= float(value)
         elif value is not None:
@@ -286,7 +286,7 @@ def _check_reach(lines: Mapping[str, int], extents: Mapping[str, int]) -> None:
 
 
 def triton_product_of(
-    bound: _custom.Bound, a: Any, b: Any, scales: tuple[Any, ...] | None, options: Any, device: int
+    bound: _custom.Bound, a: Any, b: Any, scales: ScaleArguments | None, options: Any, device: int
 ) -> TritonProduct:
     """Return the kernels of a product, the first candidate compiled.
 

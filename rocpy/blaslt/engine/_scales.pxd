@@ -3,10 +3,22 @@
 from libc.stdint cimport int32_t
 
 from rocpy._operand cimport Operand
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
+
+
+cdef extern from "matmul.hpp" namespace "rocpy" nogil:
+    cdef enum ScaleIndex:
+        scale_a
+        scale_b
+        scale_c
+        scale_d
+        scale_aux
+        scale_amax
+        scale_count
 
 
 cdef class Scales:
-    cdef void *pointers[6]  # by ScaleIndex of csrc/core/products/matmul.hpp
+    cdef void *pointers[6]  # by ScaleIndex
     cdef readonly dict problem  # what Problem.make takes of them
     cdef list held
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers
@@ -14,4 +26,4 @@ cdef class Scales:
 
 
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
-cdef Scales read_scales(tuple values, const Operand *a, const Operand *b, int device)
+cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device)

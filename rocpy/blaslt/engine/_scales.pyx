@@ -21,7 +21,6 @@ from rocpy.blaslt.model import product_types as types
 from rocpy.blaslt.model.problem import extents_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-cdef tuple _NAMES = ("scale_a", "scale_b", "scale_c", "scale_d")
 cdef int _FLOAT32 = 0  # HIP_R_32F
 cdef int _CPU = 1  # kDLCPU
 # Numbers in device memory, by device and bits. They are written before anyone reads them and never again, so that streams and threads
@@ -74,12 +73,17 @@ cdef class Scales:
         self.numbers = []
 
 
+cdef inline bint is_of_factor(int slot) noexcept nogil:
+    """Whether a scale is that of a or b, which has a kind."""
+    return slot == scale_a or slot == scale_b
+
+
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1:
     cdef Buffer memory = number(value, device)
     scales.pointers[slot] = memory.data
     scales.held.append(memory)
     scales.numbers.append(memory)
-    scales.problem[name] = "scalar" if slot < 2 else True
+    scales.problem[name] = "scalar" if is_of_factor(slot) else True
     return 0
 
 
@@ -97,18 +101,18 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
                 f"{name} is on another device than a; move it, so that all operands are on one device"
             )
         return read_number(scales, slot, name, (<float *>seen.data)[0], device)
-    if count != 1 or seen.type != _FLOAT32 or slot >= 2:
+    if count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
         m, n, k, batch_shape, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
         kind, batch = types.scale_kind(name, shape, array_type_of_hip(seen.type).name.decode(), (m, n, k), batch_shape)
         if kind != "scalar":
             strides = tuple([seen.strides[axis] for axis in range(seen.ndim)])
-            dense = _blocks.dense(value, shape, strides, kind == "block32" and slot == 1)
+            dense = _blocks.dense(value, shape, strides, kind == "block32" and slot == scale_b)
             if dense is not None:
                 owner = (dense, _operand.parse(dense, name, &seen))
         if batch:
             scales.problem[name + "_batch"] = batch
-        scales.problem[name] = kind if slot < 2 else True
+        scales.problem[name] = kind if is_of_factor(slot) else True
     else:
         scales.problem[name] = "scalar"
     scales.pointers[slot] = seen.data
@@ -116,52 +120,49 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
     return 0
 
 
-cdef Scales read_scales(tuple values, const Operand *a, const Operand *b, int device):
-    """Read ``(scale_a, scale_b, scale_c, scale_d, amax)`` of a product of a and b."""
+cdef int read_one(Scales scales, int slot, str name, object value, const Operand *a, const Operand *b, int device) except -1:
+    """Read the scale of one operand or of the result; ``None`` is none."""
+    if value is None:
+        return 0
+    if not (type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer))):
+        return read_array(scales, slot, name, value, a, b, device)
+    if isinstance(value, bool):
+        raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
+    if value != value:
+        raise InvalidProblemError(f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized")
+    try:
+        return read_number(scales, slot, name, value, device)
+    except OverflowError:
+        raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
+
+
+cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device):
+    """Read the scales of a product of a and b."""
     cdef Scales scales = Scales.__new__(Scales)
-    cdef int slot
-    cdef str name
-    for slot in range(4):
-        value = values[slot]
-        if value is None:
-            continue
-        name = _NAMES[slot]
-        if type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer)):
-            if isinstance(value, bool):
-                raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
-            if value != value:
-                raise InvalidProblemError(
-                    f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized"
-                )
-            try:
-                read_number(scales, slot, name, value, device)
-            except OverflowError:
-                raise InvalidOperandError(
-                    f"{name}: an integer of {value.bit_length()} bits; pass a float32 number"
-                ) from None
-        else:
-            read_array(scales, slot, name, value, a, b, device)
-    scales.amax = values[4]
+    read_one(scales, scale_a, "scale_a", values.a, a, b, device)
+    read_one(scales, scale_b, "scale_b", values.b, a, b, device)
+    read_one(scales, scale_c, "scale_c", values.c, a, b, device)
+    read_one(scales, scale_d, "scale_d", values.d, a, b, device)
+    scales.amax = values.amax
     if scales.amax:
         scales.problem["amax"] = True
     # hipBLASLt wants both of one kind.
     kinds = scales.problem.get("scale_a"), scales.problem.get("scale_b")
     if kinds == ("scalar", "vector"):
-        spread(scales, 0, a, b, values)
+        spread(scales, scale_a, "scale_a", values.a, values.b, a, b)
     elif kinds == ("vector", "scalar"):
-        spread(scales, 1, a, b, values)
+        spread(scales, scale_b, "scale_b", values.b, values.a, a, b)
     return scales
 
 
-cdef int spread(Scales scales, int slot, const Operand *a, const Operand *b, tuple values) except -1:
-    """Put a vector of equal scales in the place of a scalar."""
+cdef int spread(Scales scales, int slot, str name, object value, object like, const Operand *a, const Operand *b) except -1:
+    """Put a vector of equal scales, of the library of the other operand's, in the place of a scalar."""
     cdef int axis
     cdef Operand seen
     m, n, _, _, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
-    cdef object value = values[slot]
-    vector = _blocks.repeated(value, values[1 - slot], m if slot == 0 else n)
-    owner = _operand.parse(vector, _NAMES[slot], &seen)
-    scales.problem[_NAMES[slot]] = "vector"
+    vector = _blocks.repeated(value, like, m if slot == scale_a else n)
+    owner = _operand.parse(vector, name, &seen)
+    scales.problem[name] = "vector"
     scales.pointers[slot] = seen.data
     scales.held += [vector, owner]
     return 0

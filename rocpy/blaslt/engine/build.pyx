@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Plans from problems: lowered, stated as the library wants it, and one of its algorithms chosen."""
 
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport make_shared, shared_ptr
 
+cimport abi
 from abi cimport rocpyExtProgramOperand_t
 from rocpy cimport _core
 from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, LayoutSpec, MatmulPlan, MatmulSpec, StreamContext, algorithms_of, borrow_context, library_version, operand_a, operand_aux,
-    operand_b, operand_bias, operand_c, operand_d, operand_scale_a, operand_scale_b, release_context, scale_a, scale_amax, scale_b, scale_c,
-    scale_d,
+    CachedCall, CallKind, CopiedArrays, LayoutSpec, MatmulPlan, MatmulSpec, NativeRecipe, StreamContext, algorithms_of, borrow_context,
+    library_version, operand_a, operand_aux, operand_b, operand_bias, operand_c, operand_d, operand_scale_a, operand_scale_b, release_context,
 )
+from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, scale_c, scale_d
 from rocpy.blaslt.engine.program cimport TileProgram, has_programs, operand_type, stand_in
 
 from rocpy import platform as _platform
@@ -25,17 +26,6 @@ from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.selection.releases import number_of
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidProblemError, UnsupportedError
-
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_failure(int code) { return {rocpy::Library::hip, code, "hipGetDevice"}; }
-    """
-    Status hip_failure(int code) nogil
 
 # Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
 cdef double _SYNCHRONOUS_FLOPS = 2e5
@@ -56,8 +46,11 @@ cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1
     """State which scales there are; the library's A is the user's b where the product is swapped."""
     cdef bint first = bool(problem.scale_b if lowered.swapped else problem.scale_a)
     cdef bint second = bool(problem.scale_a if lowered.swapped else problem.scale_b)
-    spec.scales = (<uint32_t>first << <int>scale_a | <uint32_t>second << <int>scale_b | <uint32_t>bool(problem.scale_c) << <int>scale_c
-                   | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
+    spec.scales.set(<size_t>scale_a, first)
+    spec.scales.set(<size_t>scale_b, second)
+    spec.scales.set(<size_t>scale_c, bool(problem.scale_c))
+    spec.scales.set(<size_t>scale_d, bool(problem.scale_d))
+    spec.scales.set(<size_t>scale_amax, bool(problem.amax))
     spec.scale_mode_a = lowered.scale_mode_a
     spec.scale_mode_b = lowered.scale_mode_b
     return 0
@@ -97,12 +90,11 @@ cdef bint refuses(const Status &status):
 cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object problem, object options, StreamContext *context, bint packed,
                                     str why) except *:
     """Make the call one that begins with the nearest native product, or refuse for the reason given."""
-    cdef int index
     if options.fallback == "error":
         raise _recipes.refused(why)
     _recipes.check_reproducible(problem, options)
     strict = _recipes.strict(options)
-    for index, recipe in enumerate(_recipes.recipes_of(problem)):
+    for recipe in _recipes.recipes_of(problem):
         if not _recipes.keeps_scales(problem, recipe):
             continue
         try:
@@ -112,7 +104,7 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
             build(base, strict, context, packed and not recipe.operands, 1)
         except (InvalidProblemError, UnsupportedError):
             continue
-        result.get().copies = _recipes.kind_bits(problem, index)
+        state_recipe(result.get(), recipe)
         return result
     raise UnsupportedError(why)
 
@@ -155,14 +147,33 @@ cdef int state_results(CachedCall *call, object problem, TileProgram program) ex
     return 0
 
 
-cdef uint32_t copies_of(object lowered) except? 0:
-    """Return the bits of the operands that must be copied first."""
-    cdef uint32_t bits = 0
-    for name in lowered.copies:
-        bits |= <uint32_t>1 << <int>_settings.COPY_BITS[name]
-    if bits and lowered.columns:
-        bits |= <uint32_t>1 << <int>_settings.COPY_BITS["columns"]
-    return bits
+cdef int state_copies(CachedCall *call, tuple names, bint c_in_columns) except -1:
+    """Make the call one that copies arrays."""
+    call.kind = CallKind.copy
+    call.copies.a, call.copies.b, call.copies.c = "a" in names, "b" in names, "c" in names
+    call.copies.bias, call.copies.aux, call.copies.out = "bias" in names, "aux" in names, "out" in names
+    call.copies.c_in_columns = c_in_columns
+    return 0
+
+
+cdef tuple copied_names(const CachedCall *call):
+    cdef const CopiedArrays *copies = &call.copies
+    copied = (copies.a, copies.b, copies.c, copies.bias, copies.aux, copies.out)
+    return tuple([name for name, one in zip(_settings.ARRAYS, copied) if one])
+
+
+cdef int state_recipe(CachedCall *call, object recipe) except -1:
+    """Make the call one that begins with the native product of a recipe."""
+    call.kind = CallKind.compose
+    call.recipe.epilogue, call.recipe.dtype = recipe.epilogue.encode(), recipe.dtype.encode()
+    call.recipe.operands, call.recipe.scaled, call.recipe.blocks = recipe.operands.encode(), recipe.scaled, recipe.blocks
+    return 0
+
+
+cdef object recipe_of(const CachedCall *call):
+    cdef const NativeRecipe *recipe = &call.recipe
+    return _recipes.Recipe(
+        recipe.epilogue.c_str().decode(), recipe.dtype.c_str().decode(), recipe.operands.c_str().decode(), recipe.scaled, recipe.blocks)
 
 
 cdef str why_composed(object problem, object lowered, int device, int version, bint own_program):
@@ -303,7 +314,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
     lowered = _lowering.lower(problem, auxiliaries)
     if lowered.copies:
-        call.copies = copies_of(lowered)
+        state_copies(call, lowered.copies, lowered.columns)
         return result
     if lowered.transposed and problem.out is None:
         _refusals.refuse_turning(options, problem.bias.text)
@@ -314,7 +325,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
         if problem.out is None:
             return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
-        call.copies = 1 << _settings.COPY_BITS["out"]
+        state_copies(call, ("out",), False)
         return result
 
     if program is not None:
@@ -344,7 +355,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 
 
 def query(problem, options, int device, bint packed, int requested):
-    """Return the algorithms that the platform has for a problem, and the bits of what is copied or composed; allocates no operand.
+    """Return what planning a problem comes to, a PlanAnswer; allocates no operand.
 
     ``device`` -1 is the current one.
     """
@@ -353,7 +364,7 @@ def query(problem, options, int device, bint packed, int requested):
     cdef Status status
     _core.ensure()
     if device < 0:
-        _core.check(hip_failure(table.hipGetDevice(&device)))
+        abi.hipGetDevice(&device)
     with nogil:
         status = borrow_context(device, NULL, &context)
     _core.check(status)
@@ -361,4 +372,6 @@ def query(problem, options, int device, bint packed, int requested):
         call = build(problem, options, context, packed, requested)
     finally:
         release_context(context)
-    return algorithms_of(call.get(), device), call.get().copies
+    return _recipes.PlanAnswer(
+        algorithms_of(call.get(), device), copied_names(call.get()),
+        recipe_of(call.get()) if call.get().kind == CallKind.compose else None)

@@ -2,29 +2,19 @@
 # The planned product of csrc/core as Cython sees it: planning and launching, shared by the function form, Matmul and Weight.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
-from libcpp.atomic cimport atomic
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+cimport abi
 from rocpy._core cimport Status
-from abi cimport hipStream_t, rocpyExtProgramOperand_t
+from abi cimport hipStream_t, hipblasLtMatmulAlgo_t, rocpyExtProgramOperand_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.program cimport CachedProgram
+from rocpy.blaslt.engine.program cimport ProgramCode
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.runtime._context cimport StreamContext, borrow_context, library_version, release_context
 from rocpy.runtime.handles.stream_handle cimport StreamUse
-
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    cdef cppclass StreamContext:
-        int device
-        hipStream_t stream
-        void *handle
-        atomic[c_bool] launching
-    Status borrow_context(int device, hipStream_t stream, StreamContext **out)
-    void release_context(StreamContext *context)
-    Status library_version(const StreamContext *context, int *version)
 
 
 cdef extern from "matmul.hpp" namespace "rocpy" nogil:
@@ -46,14 +36,8 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         operand_scale_a
         operand_scale_b
         operand_count
-    cdef enum ScaleIndex:
-        scale_a
-        scale_b
-        scale_c
-        scale_d
-        scale_aux
-        scale_amax
-        scale_count
+    cdef cppclass ScaleSet:
+        ScaleSet &set(size_t index, c_bool value)
     cdef cppclass MatmulSpec:
         MatmulSpec() except +
         int32_t compute
@@ -78,12 +62,12 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         float activation_high
         c_bool has_activation_arguments
         uint32_t required_traits
-        uint32_t scales
+        ScaleSet scales
         int32_t scale_mode_a
         int32_t scale_mode_b
         int32_t vector_attribute_a
         int32_t vector_attribute_b
-        const CachedProgram *program
+        const ProgramCode *program
         vector[rocpyExtProgramOperand_t] program_operands
         vector[int64_t] program_outer_bytes
         int32_t outer_ndim
@@ -104,8 +88,6 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         double beta
         double alpha_imaginary
         double beta_imaginary
-    cdef struct hipblasLtMatmulAlgo_t:
-        pass
     cdef cppclass MatmulAlgorithm:
         hipblasLtMatmulAlgo_t algo
         size_t workspace_bytes
@@ -121,21 +103,69 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         const MatmulSpec &spec()
 
 
-cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+cdef extern from "plan_key.hpp" namespace "rocpy" nogil:
+    cdef enum class PlanKind(int32_t):
+        product
+        program
+        groups_of_m
+        groups_of_n
+        groups_of_k
+    cdef cppclass PlanSettings:
+        PlanSettings()
+        PlanKind kind
+        int32_t epilogue
+        int32_t dtype
+        int32_t compute
+        c_bool packed
+        c_bool scaled
+        c_bool listed
+    cdef cppclass ScaleSettings:
+        ScaleSettings()
+        int32_t a
+        int32_t b
+        c_bool c
+        c_bool d
+        c_bool amax
     cdef cppclass PlanKey:
         int size
-        int64_t words[480]
+        void begin(const PlanSettings &settings)
         void add(int64_t word)
+        void add_number(double number)
+        void add_scales(const ScaleSettings &scales)
+        void add_operand(int32_t position, const Operand &operand)
         c_bool fits()
+
+
+cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+    cdef enum class CallKind(int32_t):
+        launch
+        copy
+        compose
+    cdef cppclass CopiedArrays:
+        c_bool a
+        c_bool b
+        c_bool c
+        c_bool bias
+        c_bool aux
+        c_bool out
+        c_bool c_in_columns
+    cdef cppclass NativeRecipe:
+        string epilogue
+        string dtype
+        string operands
+        c_bool scaled
+        c_bool blocks
     cdef cppclass CachedCall:
         CachedCall() except +
+        CallKind kind
+        CopiedArrays copies
+        NativeRecipe recipe
         MatmulPlan *plan
         size_t algorithm
         string source
         c_bool swapped
         c_bool transposed
         c_bool synchronous
-        uint32_t copies
         int32_t result_type
         int32_t result_ndim
         int64_t result_shape[32]
@@ -163,11 +193,12 @@ cdef struct Operands:
 
 # What a call does once its product is queued: nothing, wait until it is done, keep its operands until then, or keep them with the graph
 # that the stream is captured into.
-cdef enum:
-    after_nothing = 0
-    after_wait = 1
-    after_hold = 2
-    after_capture = 3
+cdef enum Completion:
+    FAILED = -1  # an exception is set
+    NOTHING = 0
+    WAIT = 1
+    KEEP_ALIVE = 2
+    CAPTURE = 3
 
 # One launch of a planned call.
 cdef struct Launch:
@@ -179,11 +210,12 @@ cdef struct Launch:
     size_t algorithm  # its rank in the plan
     int device
     hipStream_t stream
-    int after  # one of the above
+    Completion completion
 
 
 cdef list algorithms_of(CachedCall *call, int device)
-cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
+cdef Completion resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out,
+                                          StreamUse *use) except Completion.FAILED
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 # `owner` is the user's a, whose framework allocates; `out` is the array of launch.out, where that is set; `held` is what the launch reads beside the operands.
 cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales)
@@ -191,6 +223,14 @@ cdef int synchronize_stream(hipStream_t c_stream) except -1
 # Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
 cdef bint overwrites_c(const Launch *launch) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
-cdef int refuse_capture(int after, str what, str do) except -1
+cdef int refuse_capture(Completion completion, str what, str do) except -1
 # The same before anything is copied, of a stream that the user gave.
 cdef int refuse_captured(object stream, str what, str do) except -1
+
+
+cdef inline int wait_if_running(hipStream_t stream) except -1:
+    """Wait for a stream; the GIL is given up only if there is something to wait for."""
+    if abi.slot_hipStreamQuery(stream) == abi.hipErrorNotReady:
+        with nogil:
+            abi.hipStreamSynchronize(stream)
+    return 0

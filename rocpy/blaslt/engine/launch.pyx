@@ -3,10 +3,12 @@
 
 from libc.string cimport memcpy
 
+cimport abi
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
+from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
@@ -14,24 +16,8 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, ha
 from rocpy.blaslt.model.algorithms import Algorithm, origin
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
-        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
-        int (*hipDeviceSynchronize)() noexcept nogil
-        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
-    """
-    Status hip_status(int code, const char *function) nogil
-
 cdef int _CPU = 1  # kDLCPU
 cdef int _FLOAT32 = 0  # hipDataType
-cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 
 
 cdef list algorithms_of(CachedCall *call, int device):
@@ -108,16 +94,16 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
         aim_scales(&pointers, call, scales)
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
-        if launch.after >= after_hold:
+        if launch.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories(scales.held))
         keep_with_foreign_graph(launch.stream, launch.device, scales.numbers)
     enqueue(launch, &pointers)
-    if launch.after == after_wait:
+    if launch.completion == Completion.WAIT:
         wait_if_running(launch.stream)
-    elif launch.after == after_hold:
+    elif launch.completion == Completion.KEEP_ALIVE:
         # Their owners may free the operands at once, or in the order of another stream.
         hold(launch.stream, launch.device, (held, pinned_memories((result, extra_result, amax_result))))
-    elif launch.after == after_capture:
+    elif launch.completion == Completion.CAPTURE:
         capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra_result, amax_result))))
     return outputs(result, extra_result, amax_result)
 
@@ -140,18 +126,9 @@ cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) ex
             with nogil:
                 status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
         release_context(context)
-    if not status.ok() and launch.after != after_capture:
+    if not status.ok() and launch.completion != Completion.CAPTURE:
         synchronize_stream(launch.stream)  # some of the batch may be queued, and its operands are about to go
     return _core.check(status)
-
-
-cdef inline int wait_if_running(hipStream_t stream) except -1:
-    cdef int code
-    if table.hipStreamQuery(stream) == _HIP_NOT_READY:
-        with nogil:
-            code = table.hipStreamSynchronize(stream)
-        _core.check(hip_status(code, b"hipStreamSynchronize"))
-    return 0
 
 
 cdef bint overwrites_c(const Launch *launch) noexcept:
@@ -171,20 +148,21 @@ cdef int clear(Operand *operand, const Launch *launch) except -1:
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, launch.stream), b"hipMemsetAsync"))
-        if launch.after == after_wait or launch.after == after_hold:
-            _core.check(hip_status(table.hipStreamSynchronize(launch.stream), b"hipStreamSynchronize"))
+        abi.hipMemsetAsync(operand.data, 0, bytes, launch.stream)
+        if launch.completion == Completion.WAIT or launch.completion == Completion.KEEP_ALIVE:
+            abi.hipStreamSynchronize(launch.stream)
     return 0
 
 
-cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
+cdef Completion resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out,
+                                          StreamUse *use) except Completion.FAILED:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
     cdef int other = 0
     _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
         if stream is None:
-            _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
-            return after_wait  # on the null stream, which is never captured
+            abi.hipGetDevice(device)
+            return Completion.WAIT  # on the null stream, which is never captured
         device_of_stream(stream, out[0], device)
     else:
         device[0] = like.device_id
@@ -197,13 +175,13 @@ cdef int resolve_device_and_stream(const Operand *like, object stream, int *devi
     capture = capture_of(out[0], device[0])
     if capture is not None:
         # A framework that captures its own current stream captures its copies and its memory too.
-        return after_nothing if stream is None and is_foreign(capture) else after_capture
+        return Completion.NOTHING if stream is None and is_foreign(capture) else Completion.CAPTURE
     # On its own current stream a framework orders the memory's reuse itself.
-    return after_nothing if stream is None else after_hold
+    return Completion.NOTHING if stream is None else Completion.KEEP_ALIVE
 
 
-cdef int refuse_capture(int after, str what, str do) except -1:
-    if after == after_capture:
+cdef int refuse_capture(Completion completion, str what, str do) except -1:
+    if completion == Completion.CAPTURE:
         raise UnsupportedError(
             f"stream: it is being captured into a graph, and {what}, which a graph cannot contain; {do}"
         )
@@ -218,14 +196,12 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
         return 0
     handle_of(stream, &c_stream, &use)
     device_of_stream(stream, c_stream, &device)
-    return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
+    return refuse_capture(Completion.NOTHING if capture_of(c_stream, device) is None else Completion.CAPTURE, what, do)
 
 
 cdef int synchronize_stream(hipStream_t c_stream) except -1:
     """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
-    cdef int code
     with nogil:
-        code = table.hipStreamSynchronize(c_stream)
-        if code == 0:
-            code = table.hipDeviceSynchronize()
-    return _core.check(hip_status(code, b"hipStreamSynchronize"))
+        abi.hipStreamSynchronize(c_stream)
+        abi.hipDeviceSynchronize()
+    return 0

@@ -3,19 +3,13 @@
 
 from rocpy cimport _core
 from rocpy._core cimport Status
-from rocpy.blaslt.engine.launch cimport StreamContext
 from rocpy.runtime cimport device as _device
+from rocpy.runtime._context cimport StreamContext, drop_lent, make_context, prefer_context, set_workspace
 from abi cimport hipStream_t
 
 from threading import get_ident
 
 from rocpy.errors import ClosedError
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    Status make_context(int device, hipStream_t stream, void *handle, StreamContext **out)
-    Status set_workspace(StreamContext *context, void *workspace, size_t bytes)
-    StreamContext *prefer_context(StreamContext *context)
-    Status drop_lent(StreamContext *context)
 
 
 cdef class Lending:

@@ -4,12 +4,19 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
 
 cdef extern from "tile_program.hpp" namespace "rocpy" nogil:
-    cdef cppclass CachedProgram "rocpy::TileProgram":
+    cdef cppclass ProgramCode "rocpy::TileProgram":
+        ProgramCode()
+        uint32_t register_count
+        uint32_t input_count
+        uint32_t output_count
+        uint32_t result
+        uint32_t flags
         int64_t id
+    const ProgramCode *keep_program(const ProgramCode &program) noexcept
 
 
 cdef class TileProgram:
-    cdef const CachedProgram *cached
+    cdef const ProgramCode *cached
     cdef readonly tuple instructions
     cdef readonly object result
     cdef readonly int inputs

@@ -44,16 +44,8 @@ cdef extern from *:
         int sources
     const Opcode opcodes[1]
     const int opcode_count
-    cdef cppclass FreshProgram "rocpy::TileProgram":
-        FreshProgram()
-        uint32_t register_count
-        uint32_t input_count
-        uint32_t output_count
-        uint32_t result
-        uint32_t flags
-    void add_instruction(FreshProgram *program, int opcode, unsigned destination, const unsigned *sources, unsigned index,
+    void add_instruction(ProgramCode *program, int opcode, unsigned destination, const unsigned *sources, unsigned index,
                          double immediate) except +
-    const CachedProgram *keep_program "rocpy::keep_program"(const FreshProgram &program) noexcept nogil
     bint runs_programs() noexcept nogil
 
 cdef int _MOST = 256  # ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS, and of registers
@@ -116,7 +108,7 @@ cdef class TileProgram:
     """
 
     def __init__(self, instructions, result, inputs=0, outputs=(), *, pairs=False):
-        cdef FreshProgram fresh
+        cdef ProgramCode fresh
         cdef unsigned sources[3]
         cdef unsigned to, index, registers = 0
         cdef double immediate

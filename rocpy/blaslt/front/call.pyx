@@ -12,18 +12,19 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.operands._arguments cimport (
-    add_bounds, begin_key, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
+    check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
 )
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
+    CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
     borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, are_numbers, with_weight_scale
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
@@ -33,7 +34,6 @@ from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
@@ -43,11 +43,11 @@ from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.model import refusals as _refusals
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, UserEpilogue
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -104,11 +104,11 @@ cdef object product(Arguments *call):
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
     read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
     launch.operands, launch.factors = &operands, &factors
-    launch.after = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
-    if call.weight != NULL and launch.after != after_wait and launch.after != after_hold:
+    launch.completion = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
+    if call.weight != NULL and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
-        scales = read_scales(<tuple>call.scales, &operands.a, &operands.b, launch.device)
+        scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device)
 
     tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)
@@ -119,7 +119,7 @@ cdef object product(Arguments *call):
         if key.fits():
             plan_cache().insert(key, planned)
     cached = launch.call = planned.get()
-    if cached.copies:
+    if cached.kind != CallKind.launch:
         return preparing_step(call, &launch)
     if cached.integer_factors:
         check_whole(&factors)
@@ -131,7 +131,7 @@ cdef object product(Arguments *call):
     launch.out = NULL
     if <object>call.out is not None and not cached.transposed:
         launch.out = &operands.out
-    if launch.after >= after_hold:
+    if launch.completion >= Completion.KEEP_ALIVE:
         held = (held, pinned_memories(arrays_of(call)))
     try:
         result = execute(&launch, <object>call.owner, <object>call.out, held, scales)
@@ -141,7 +141,7 @@ cdef object product(Arguments *call):
         return product(call)  # whose plan is to compose
     if cached.transposed:
         result = _copies.transposed_product(
-            result, <object>call.out, (lambda: None) if launch.after == after_wait else SynchronizeStream(<size_t>launch.stream))
+            result, <object>call.out, (lambda: None) if launch.completion == Completion.WAIT else SynchronizeStream(<size_t>launch.stream))
     elif launch.out != NULL:
         _operand.written(<object>call.out, operands.out.provider)
     if cached.extra_ndim < 0 and (scales is None or not scales.amax):
@@ -152,12 +152,13 @@ cdef object product(Arguments *call):
 cdef inline object read_weight(Arguments *call):
     """Read the Weight that b is; returns what owns it. From then on b, its bias and its scale are of one time."""
     cdef WeightSnapshot weight = <WeightSnapshot>(<WeightOperand><object>call.b).read()
-    cdef object b = weight, bias = <object>call.bias, passed = <object>call.scales
-    cdef object scales = passed
+    cdef object b = weight, bias = <object>call.bias
+    cdef ScaleArguments passed = <ScaleArguments>call.scales
+    cdef ScaleArguments scales = passed
     if bias is None and _TAKES_BIAS[call.row]:
         bias = weight.bias
-    if weight.scale is not None and (scales is None or len(scales) == 5):
-        scales = _scale_arguments.weight_scales(scales, weight.factors)
+    if weight.scale is not None and (scales is None or not scales.from_weight):
+        scales = with_weight_scale(scales, weight.factors)
     if bias is not None:
         b = _copies.unpacked(weight, bias)
     call.weight, call.b, call.bias, call.scales = <PyObject *>weight, <PyObject *>b, <PyObject *>bias, <PyObject *>scales
@@ -166,9 +167,10 @@ cdef inline object read_weight(Arguments *call):
 
 cdef object prepare_blocks(Arguments *call):
     """Bring operands with a scale for each block into the form that the library reads; returns what owns them."""
-    cdef tuple scales = <tuple>call.scales
-    cdef object a, b
-    a, b = _blocks.prepare(<object>call.a, <object>call.b, scales[0], scales[1], _options.resolve_options(<object>call.options))
+    cdef ScaleArguments scales = <ScaleArguments>call.scales
+    cdef object a = <object>call.a, b = <object>call.b
+    if not are_numbers(scales):
+        a, b = _blocks.prepare(a, b, scales, _options.resolve_options(<object>call.options))
     call.a, call.b = <PyObject *>a, <PyObject *>b
     if type(a) is Packed:
         call.owner = <PyObject *>(<Packed>a).memory
@@ -181,12 +183,17 @@ cdef inline tuple arrays_of(const Arguments *call):
 
 cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except -1:
     """Write down everything that decides a plan."""
-    cdef double low, high
-    begin_key(key, call.row, dtype_code(<object>call.dtype), 0 if <object>call.compute is None else 1 + _settings.compute_code(<object>call.compute),
-              launch.operands.packed, scales is not None, tuning, launch.device)
+    cdef PlanSettings settings
+    settings.epilogue, settings.dtype = call.row, dtype_code(<object>call.dtype)
+    if <object>call.compute is not None:
+        settings.compute = _settings.compute_code(<object>call.compute)
+    settings.packed, settings.scaled = launch.operands.packed, scales is not None
+    key.begin(settings)
+    key.add(tuning)
+    key.add(launch.device)
     if <object>call.clamp is not None:
-        low, high = _settings.clamp_bounds(<object>call.clamp)
-        add_bounds(key, low, high)
+        for bound in _settings.clamp_bounds(<object>call.clamp):
+            key.add_number(bound)
     if <object>call.options is not None or _ACTIVE:
         options = _options.resolve_options(<object>call.options)
         if options is not _DEFAULT:
@@ -212,11 +219,11 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
     cdef bint packed = launch.operands.packed
     problem = problem_of_call(call, launch, scales)
     options = _options.resolve_options(<object>call.options)
-    if <object>call.algorithm is None and launch.after != after_capture and measures():
+    if <object>call.algorithm is None and launch.completion != Completion.CAPTURE and measures():
         _tuner.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
-            **_scale_arguments.scale_arguments(<object>call.b, <object>call.scales)))
+            **scale_keywords(<ScaleArguments>call.scales, <object>call.b)))
     with nogil:
         status = borrow_context(launch.device, launch.stream, &context)
     _core.check(status)
@@ -229,7 +236,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
 
 
 cdef int check_turning(const Arguments *call, const Launch *launch) except -1:
-    refuse_capture(launch.after, "the result must be transposed", "pass a bias of length N")
+    refuse_capture(launch.completion, "the result must be transposed", "pass a bias of length N")
     _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias))
     return 0
 
@@ -294,7 +301,7 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
     """Plan a problem with the algorithm that the user names; all of the platform's are asked for where the ranked ones lack it."""
     cdef shared_ptr[CachedCall] call
     cdef int requested
-    for requested in (_choice.LISTED, _choice.ALL):
+    for requested in (_algorithms.LISTED, _algorithms.ALL):
         call = build(problem, options, context, packed, requested)
         if call.get().plan == NULL:
             return call  # nothing to compute, or the operands are copied first

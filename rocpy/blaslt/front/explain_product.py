@@ -6,17 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from rocpy import platform
-from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.lowering import lower
-from rocpy.blaslt.model.settings import COPY_BITS
+from rocpy.blaslt.model.planned_product import PlannedProduct
+from rocpy.blaslt.model.settings import ARRAYS
 
 
 def explain_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
     """Return how ``rocpy.matmul`` would compute these arguments, without computing it."""
     arguments.pop("autotune", None)
     arguments.pop("algorithm", None)
-    with Matmul(a, b, c, **arguments) as product:
+    with planned_product(a, b, c, **arguments) as product:
         algorithms = product.plan()
         algorithm, source = product.choice
         chosen = platform.current()
@@ -29,22 +30,15 @@ def explain_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Expla
             source=source,
             copies=_copied_names(product),
             packed=product.packed,
-            unfused=_why(product),
-            absent=tuple(getattr(product, "absent", {}).items()),
+            unfused=product.why,
+            absent=tuple(product.absent.items()),
         )
 
 
-def _copied_names(product: Any) -> tuple[str, ...]:
+def _copied_names(product: PlannedProduct) -> tuple[str, ...]:
     """Return what a planned product copies: operands that the library cannot take or reach, and a turned result."""
-    names = [name for name in COPY_BITS if name in product.copies or name in product.staged]
+    names = [name for name in ARRAYS if name in product.copies or name in product.staged]
     problem = product.problem
     if problem.column_bias and 0 not in problem.result_shape and lower(problem).transposed:
         names.append("result")
     return tuple(names)
-
-
-def _why(product: Any) -> str:
-    """Return why a planned product is computed as it is, where it is not one of the library's own."""
-    if product.problem.expression:
-        return str(product.why)
-    return product.unfused.text if product.unfused is not None else ""

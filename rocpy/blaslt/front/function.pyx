@@ -6,10 +6,11 @@ from cpython.ref cimport PyObject
 from rocpy.blaslt.front.call cimport custom_matmul, outputs
 from rocpy.blaslt.front.steps cimport Arguments
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none
 from rocpy.blaslt.operands._arguments cimport epilogue_index
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
-from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model.epilogues import UserEpilogue, refuse_inputs
 from rocpy.blaslt.selection.tuning_state import override
 
@@ -107,14 +108,13 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     """
     cdef Arguments arguments
     cdef ProductCall call
-    cdef tuple scales = None
+    cdef ScaleArguments scales
     if epilogue is not None and type(epilogue) is not str and isinstance(epilogue, _USER_EPILOGUE):
         call = ProductCall.__new__(ProductCall)
         call.a, call.b, call.c, call.bias, call.aux, call.out, call.alpha, call.beta = a, b, c, bias, aux, out, alpha, beta
         call.epilogue, call.inputs, call.clamp, call.dtype, call.compute = epilogue, epilogue_inputs, clamp, dtype, compute
         call.options, call.stream, call.algorithm = options, stream, algorithm
-        if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
-            call.scales = (scale_a, scale_b, scale_c, scale_d, amax)
+        call.scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
         try:
             return custom_matmul(call, autotune)
         except TorchLayerRequired:
@@ -133,8 +133,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
                 a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
                 scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
                 stream=stream)
-    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
-        scales = (scale_a, scale_b, scale_c, scale_d, amax)
+    scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
     if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
         return forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,

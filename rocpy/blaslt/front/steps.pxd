@@ -24,7 +24,7 @@ cdef struct Arguments:
     PyObject *compute
     PyObject *options
     PyObject *stream
-    PyObject *scales  # those of a, b, c and d, and whether amax is asked for; or None
+    PyObject *scales  # ScaleArguments, or None
     PyObject *algorithm
     int row  # of the epilogue
     # What product() fills in:

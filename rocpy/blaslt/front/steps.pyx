@@ -3,19 +3,22 @@
 
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream
+from rocpy.blaslt.engine.build cimport copied_names, recipe_of
+from rocpy.blaslt.engine.launch cimport (
+    CachedCall, CallKind, Completion, Launch, Operands, refuse_capture, refuse_captured, synchronize_stream,
+)
 from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands._arguments cimport info, staged_infos
 
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.composed import product as _composed
-from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 
@@ -26,15 +29,15 @@ cdef str layout(const Operand *operand):
 cdef object preparation(object call, const Operands *operands, CachedCall *cached, str epilogue, object options):
     """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
     cdef str dtype = array_type_of_hip(cached.result_type).name.decode()
-    if cached.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
-        recipe = _recipes.recipe_of(cached.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
-        return _composed.Composed(call, recipe, epilogue, dtype, options)
-    names = tuple([name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1])
+    if cached.kind == CallKind.compose:
+        return _composed.Composed(call, recipe_of(cached), epilogue, dtype, options)
+    names = copied_names(cached)
     if options.copies == "error":
-        _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
+        _copies.refuse_copied(names, dict(zip(_settings.ARRAYS, (
             layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
             layout(&operands.out)))), dtype)
-    return _copies.Copied(call, names, tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)]), dtype)
+    shape = tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)])
+    return _copies.Copied(call, names, shape, dtype, cached.copies.c_in_columns)
 
 
 cdef class Step:
@@ -71,16 +74,16 @@ cdef object staging_step(const Arguments *call):
 cdef object preparing_step(const Arguments *call, Launch *launch):
     """Return the step of a call whose operands are copied or whose product is composed."""
     cdef Step step
-    cdef bint composed = launch.call.copies >> 7 & 1  # _recipes.UNFUSED_BIT
-    refuse_capture(launch.after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
+    cdef bint composed = launch.call.kind == CallKind.compose
+    refuse_capture(launch.completion, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
     data = as_data(call)
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
             alpha=data.alpha, beta=data.beta, epilogue=data.epilogue, bias=data.bias, aux=data.aux, clamp=data.clamp, dtype=data.dtype,
-            compute=data.compute, options=data.options, **_scale_arguments.scale_arguments(data.b, data.scales)))
+            compute=data.compute, options=data.options, **scale_keywords(data.scales, data.b)))
     step = Step(preparation(data, launch.operands, launch.call, EPILOGUE_NAMES[call.row], _options.resolve_options(data.options)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-    step.waits, step.stream = data.stream is not None if composed else launch.after != after_wait, launch.stream
+    step.waits, step.stream = data.stream is not None if composed else launch.completion != Completion.WAIT, launch.stream
     return step
 
 
@@ -90,6 +93,6 @@ cdef object as_data(const Arguments *call):
     data.a, data.b, data.c, data.bias = <object>call.a, <object>call.b, <object>call.c, <object>call.bias
     data.aux, data.out, data.alpha, data.beta = <object>call.aux, <object>call.out, <object>call.alpha, <object>call.beta
     data.epilogue, data.clamp, data.dtype, data.compute = <object>call.epilogue, <object>call.clamp, <object>call.dtype, <object>call.compute
-    data.options, data.scales, data.algorithm = <object>call.options, <object>call.scales, <object>call.algorithm
+    data.options, data.scales, data.algorithm = <object>call.options, <ScaleArguments>call.scales, <object>call.algorithm
     data.stream = hold_stream(<object>call.stream)
     return data

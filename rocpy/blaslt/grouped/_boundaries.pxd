@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 # How groups lie that follow one another in one operand.
 from libc.stdint cimport int64_t
+from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
-from rocpy.blaslt.engine.launch cimport Operands
+from rocpy.blaslt.grouped._plans cimport GroupedCall, GroupedOperand, Ragged
+from rocpy.blaslt.engine.launch cimport CachedCall, Operands, PlanKey
 
 
 cdef struct Steps:  # from one element of the shared axis to the next, and from one group to the next, in elements
@@ -30,8 +31,13 @@ cdef struct PackedGroups:
     int result_ndim
     int64_t result_shape[3]
     Steps steps
+    vector[int64_t] starts
+    GroupedOperand scale_a
+    GroupedOperand scale_b
+    PlanKey key
+    shared_ptr[CachedCall] planned  # for one group; stands for the plans of all
 
 
 cdef int64_t longest(const vector[int64_t] &starts) noexcept
-cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *starts) except -1
+cdef int read_groups(PackedGroups *groups, GroupedCall call) except -1
 cdef void take_one(PackedGroups *groups) noexcept nogil

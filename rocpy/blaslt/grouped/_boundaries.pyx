@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport Operands, after_capture, refuse_capture
+from rocpy.blaslt.engine.launch cimport Completion, Operands, refuse_capture
 from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
 from rocpy.blaslt.operands._arguments cimport info
 
@@ -98,7 +98,7 @@ cdef int64_t longest(const vector[int64_t] &starts) noexcept:
     return most
 
 
-cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *starts) except -1:
+cdef int read_groups(PackedGroups *groups, GroupedCall call) except -1:
     """Recognise the form, read the boundaries of the groups, and check that all operands fit."""
     cdef Operands *whole = &groups.whole
     cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis
@@ -123,10 +123,10 @@ cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *st
         groups_of_operand = whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0]
         _groups.check_count(count, groups_of_operand)
         count = groups_of_operand
-    if call.after == after_capture and on_device(call.offsets):
-        refuse_capture(call.after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
-    read_boundaries(call.offsets, count, groups.total, starts)
-    groups.count = <int64_t>starts.size() - 1
+    if call.completion == Completion.CAPTURE and on_device(call.offsets):
+        refuse_capture(call.completion, "offsets on a device are read back", "pass them as a list, or in CPU memory")
+    read_boundaries(call.offsets, count, groups.total, &groups.starts)
+    groups.count = <int64_t>groups.starts.size() - 1
     if groups.ragged == Ragged.k:
         groups.result_ndim = 3
         groups.result_shape[0], groups.result_shape[1], groups.result_shape[2] = groups.count, whole.a.shape[0], whole.b.shape[1]

@@ -10,4 +10,4 @@ from rocpy.blaslt.grouped._plans cimport GroupedCall
 cdef object allocate(Operand *operand, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner)
 cdef int finish(Status status, GroupedCall call, tuple held) except -1
 cdef bint is_staged(object array) except? -1
-cdef object packed(GroupedCall call, object run, list explained)
+cdef object packed(GroupedCall call)

@@ -4,8 +4,8 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
-from libcpp.vector cimport vector
 
+cimport abi
 from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy cimport _operand
@@ -16,48 +16,35 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, parse_all, problem_of
 from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read_groups, take_one
 from rocpy.blaslt.grouped._plans cimport (
-    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, next_run, plan_run, read_group_scales,
+    GroupedCall, GroupRun, GroupedProduct, Ragged, add_settings, call_of, find, kind_of_groups, launch_groups, next_run, plan_run,
+    read_group_scales,
 )
+from rocpy.blaslt.engine.build cimport copied_names
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
+    CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
-    release_context, synchronize_stream,
+    release_context, synchronize_stream, wait_if_running,
 )
-from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
+from rocpy.blaslt.front.call cimport get_ready, stages_arrays
+from rocpy.blaslt.front.steps cimport Step
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 
-from rocpy import platform
 from rocpy.blaslt.selection.tuning_state cimport measures
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
+from rocpy.blaslt.grouped import preparations as _preparations
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.model.algorithms import LISTED
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.grouped.group_slices import GroupSlices
+from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
+from rocpy.blaslt.model.explanation import GroupedExplanation
 from rocpy.errors import LibraryError, UnsupportedError
 
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    struct Table:
-        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
-        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
-        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
-    Table table
-
-cdef extern from *:
-    """
-    static inline rocpy::Status hip_failure(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
-    """
-    Status hip_failure(int code, const char *function) nogil
-
-cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
-cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
-cdef int _staged = -1
 # Algorithms that an explanation counts.
-cdef int _LISTED = _choice.LISTED
+cdef int _LISTED = LISTED
 
 
 cdef object allocate(Operand *operand, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):
@@ -72,28 +59,22 @@ cdef object allocate(Operand *operand, const Operand *like, int32_t type, int nd
 cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef hipStream_t c_stream = call.c_stream
-    cdef int code
-    if not status.ok() and call.after != after_capture:
+    if not status.ok() and call.completion != Completion.CAPTURE:
         synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
-    if call.after == after_capture:
+    if call.completion == Completion.CAPTURE:
         capture_of(c_stream, call.device).keep(held)
-    elif call.after == after_wait:
-        if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
-            with nogil:
-                code = table.hipStreamSynchronize(c_stream)
-            _core.check(hip_failure(code, b"hipStreamSynchronize"))
-    elif call.after == after_hold:
+    elif call.completion == Completion.WAIT:
+        wait_if_running(c_stream)
+    elif call.completion == Completion.KEEP_ALIVE:
         hold(c_stream, call.device, held)
     return 0
 
 
 cdef bint is_staged(object array) except? -1:
-    global _staged
     _core.ensure()
-    if _staged < 0:
-        _staged = not platform.current().host_memory
-    return _staged and _staging.needed(array)
+    get_ready()
+    return stages_arrays() and _staging.needed(array)
 
 
 cdef inline void moves(GroupedProduct *product, int slot, void *data, int32_t type, int64_t per_index, int64_t per_group) noexcept nogil:
@@ -107,102 +88,129 @@ cdef inline void moves(GroupedProduct *product, int slot, void *data, int32_t ty
 def compute_packed(a, b, **arguments):
     """Return what rocpy.grouped_matmul returns for groups in one operand; nothing is handed to torch's dispatcher, which calls this."""
     cdef DefaultFpEnvironment environment
-    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
     environment.hold()
-    for name, value in dict(arguments, a=a, b=b).items():
-        setattr(call, name, value)
-    return packed(call, compute_packed, None)
+    return packed(call_of(dict(arguments, a=a, b=b)))
 
 
-cdef object packed(GroupedCall call, object run, list explained):
-    """Products of groups that lie one after the other in one operand.
-
-    With a list in `explained` nothing is computed: it receives, for each run of groups of one size, the first group, their number and size,
-    the problem, the algorithms and the chosen one's index and source.
-    """
+def explain_packed(**arguments):
+    """Return how groups in one operand would be computed: the arrays that would be copied first, or each run of groups of one size."""
     cdef PackedGroups groups
-    cdef GroupedOperand scales_at[2]
-    cdef GroupedProduct product
-    cdef vector[int64_t] starts
-    cdef PlanKey key
-    cdef Scales scales = None
+    cdef CachedCall *cached
+    cdef GroupedCall call = call_of(arguments)
+    cdef list runs = []
+    begin(call)
+    plan(&groups, call)
+    cached = groups.planned.get()
+    if cached.kind == CallKind.copy:
+        return GroupedExplanation((), copied_names(cached))
+    if cached.kind == CallKind.compose:
+        runs.extend(slices_of(&groups, call).explained())
+    elif cached.plan != NULL:
+        explain_runs(&groups, call, runs)
+    return GroupedExplanation(tuple(runs))
+
+
+cdef object packed(GroupedCall call):
+    """Return the products of groups that lie one after the other in one operand; makes the steps that they need."""
+    cdef object outcome = product(call)
+    return finished(<Step>outcome) if type(outcome) is Step else outcome
+
+
+cdef object finished(Step step):
+    """Return the outputs of a call that begins with a step: the call that it prepares, then what follows on its outputs."""
+    try:
+        return step.finish(packed(<GroupedCall>step.prepare()))
+    finally:
+        step.preparation.close()
+
+
+cdef int begin(GroupedCall call) except -1:
+    """Read what does not depend on the operands, and refuse what no operand may be."""
     call.resolve()
     for name, value in (("a", call.a), ("b", call.b), ("bias", call.bias), ("out", call.out)):
         _groups.refuse_sequence(name, value)
+    return 0
+
+
+cdef object product(GroupedCall call):
+    """Launch the groups and return their outputs, or return the Step to take instead; `finished` takes it."""
+    cdef PackedGroups groups
+    cdef CachedCall *cached
+    cdef Step step
+    begin(call)
     if is_staged(call.a):
         refuse_captured(call.stream, "operands in CPU memory are copied to the device", "move them there")
-        return _groups.staged(run, call.a, call.b, call.bias, call.out, _options.resolve_options(call.options), call.keywords(
-            ("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")))
+        return Step(_preparations.StagedGroups(call, options_of(call)))
+    owner = plan(&groups, call)
+    cached = groups.planned.get()
+    if cached.kind == CallKind.launch:
+        return launch_packed(&groups, call, owner)
+    refuse_capture(call.completion, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
+    if cached.kind == CallKind.compose:
+        return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
+    dtype = array_type_of_hip(cached.result_type).name.decode()
+    step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype, covered(&groups)))
+    # What frameworks do with operands and results does not follow the order of a stream that the user gave.
+    step.waits, step.stream = call.completion != Completion.WAIT, call.c_stream
+    return step
+
+
+cdef inline bint has_gaps(const PackedGroups *groups) noexcept:
+    """Whether elements of the result belong to no group."""
+    return groups.ragged != Ragged.k and (groups.starts[0] > 0 or groups.starts[<size_t>groups.count] < groups.total)
+
+
+cdef object covered(const PackedGroups *groups):
+    """Return the index of those elements of the result that belong to a group."""
+    if not has_gaps(groups):
+        return Ellipsis
+    part = slice(groups.starts[0], groups.starts[<size_t>groups.count])
+    return part if groups.ragged == Ragged.m else (slice(None), part)
+
+
+cdef inline object options_of(GroupedCall call):
+    return _options.current_options() if call.resolved is None else call.resolved
+
+
+cdef object plan(PackedGroups *groups, GroupedCall call):
+    """Read operands, groups and scales, and find the plan of one group; returns what must be kept alive beside the operands."""
     cdef object owner = parse_all(&groups.whole, call.a, call.b, None, call.bias, None, call.out)
     call.resolve_stream(&groups.whole.a)
-    read_groups(&groups, call, &starts)
-    take_one(&groups)
+    read_groups(groups, call)
+    take_one(groups)
     if call.scale_a is not None or call.scale_b is not None:
-        scales = read_group_scales((call.scale_a, call.scale_b), groups.ragged, &groups.whole, groups.count, longest(starts), call.device,
-                                   scales_at)
-    fill_key(&key, &groups, call, scales, scales_at)
-    cdef shared_ptr[CachedCall] planned = find(&key, &groups.one, call, scales, 0, None)
-    cdef CachedCall *cached = planned.get()
-    if cached.integer_factors:
+        call.scales = read_group_scales((call.scale_a, call.scale_b), groups.ragged, &groups.whole, groups.count, longest(groups.starts),
+                                        call.device, &groups.scale_a, &groups.scale_b)
+    fill_key(groups, call)
+    groups.planned = find(&groups.key, &groups.one, call, call.scales, 0, None)
+    if groups.planned.get().integer_factors:
         check_whole(&call.factors)
-    if cached.copies:
-        return not_as_they_lie(cached, &groups, call, starts, run, explained)
-    aim_groups(&product, cached, &groups, scales, scales_at)
-    if explained is not None:
-        if cached.plan != NULL:
-            explain_runs(&product, cached, &groups, call, scales, starts, explained)
-        return None
-    return launch_packed(&product, cached, &groups, call, scales, starts, &key, owner)
+    return owner
 
 
-cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Scales scales, const GroupedOperand *scales_at) except -1:
+cdef int fill_key(PackedGroups *groups, GroupedCall call) except -1:
     """Write down everything that decides the plan of a group."""
+    cdef PlanKey *key = &groups.key
     cdef const Steps *at = &groups.steps
-    cdef int which
-    add_settings(key, _GROUPED | <int64_t><int32_t>groups.ragged << 40, call, scales)
+    add_settings(key, kind_of_groups(groups.ragged), False, call, call.scales)
     describe(key, &groups.one)
-    if scales is not None:
-        describe_scales(key, scales)
-        for which in range(2):
-            # Groups with the same scales may be one batch.
-            key.add(scales_at[which].per_index != 0 or scales_at[which].per_group != 0)
+    if call.scales is not None:
+        describe_scales(key, call.scales)
+        # Groups with the same scales may be one batch.
+        key.add(groups.scale_a.per_index != 0 or groups.scale_a.per_group != 0)
+        key.add(groups.scale_b.per_index != 0 or groups.scale_b.per_group != 0)
     for step in (at.a_group, at.b_group, at.bias_group, at.d_index, at.d_group):
         key.add(step)
     return 0
 
 
-cdef object not_as_they_lie(const CachedCall *cached, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
-                            list explained):
-    """Compute or explain what the library does not take as it lies: operands are copied first, or the products composed."""
-    cdef bint composed = cached.copies >> 7  # _recipes.UNFUSED_BIT
-    cdef list names = [name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1]
-    if explained is not None:
-        if composed:
-            explained.extend(slices_of(groups, call, starts, cached.result_type).explained())
-        else:
-            explained.append(names)
-        return None
-    refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
-    if composed:
-        return slices_of(groups, call, starts, cached.result_type).one_by_one(SynchronizeStream(<size_t>call.c_stream))
-    if call.after != after_wait:
-        synchronize_stream(call.c_stream)
-    resolved = _options.current_options() if call.resolved is None else call.resolved
-    return _groups.copied(
-        run, names, resolved, call.keywords(("a", "b", "bias", "out")), array_type_of_hip(cached.result_type).name.decode(),
-        call.keywords(("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")),
-        (lambda: None) if call.after == after_wait else SynchronizeStream(<size_t>call.c_stream))
-
-
-cdef int aim_groups(GroupedProduct *product, const CachedCall *cached, const PackedGroups *groups, Scales scales,
-                    const GroupedOperand *scales_at) except -1:
+cdef int aim_groups(GroupedProduct *product, const PackedGroups *groups, GroupedCall call) except -1:
     """State where each group's operands lie, in the library's order; the results' memory follows when it is allocated."""
+    cdef const CachedCall *cached = groups.planned.get()
     cdef const Operands *whole = &groups.whole
     cdef const Steps *at = &groups.steps
     cdef bint swapped = cached.swapped
     product.ragged = groups.ragged
-    if cached.plan == NULL:
-        return 0
     product.spec = &cached.plan.spec()
     product.swapped = swapped
     moves(product, operand_b if swapped else operand_a, whole.a.data, whole.a.type, at.a_index, at.a_group)
@@ -212,72 +220,73 @@ cdef int aim_groups(GroupedProduct *product, const CachedCall *cached, const Pac
         moves(product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
     if cached.extra_ndim >= 0:
         moves(product, operand_aux, NULL, cached.result_type, at.aux_index, at.aux_group)
-    if scales is not None:
-        memcpy(&product.operands[<int>operand_scale_b if swapped else <int>operand_scale_a], &scales_at[0], sizeof(GroupedOperand))
-        memcpy(&product.operands[<int>operand_scale_a if swapped else <int>operand_scale_b], &scales_at[1], sizeof(GroupedOperand))
+    if call.scales is not None:
+        product.operands[<int>operand_scale_b if swapped else <int>operand_scale_a] = groups.scale_a
+        product.operands[<int>operand_scale_a if swapped else <int>operand_scale_b] = groups.scale_b
     return 0
 
 
-cdef object model_of(PackedGroups *groups, GroupedCall call, Scales scales):
+cdef object model_of(PackedGroups *groups, GroupedCall call):
     """Return the problem of one group, of some extent."""
-    return problem_of(&groups.one, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
+    return problem_of(&groups.one, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, call.scales)
 
 
-cdef int explain_runs(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
-                      const vector[int64_t] &starts, list explained) except -1:
-    """Plan each run of groups of one size, and launch nothing."""
+cdef int explain_runs(PackedGroups *groups, GroupedCall call, list runs) except -1:
+    """Plan each run of groups of one size, and launch nothing: add their first group, their number and how they would be computed."""
+    cdef GroupedProduct product
     cdef StreamContext *context = NULL
     cdef shared_ptr[CachedCall] ready
     cdef GroupRun run
     cdef Status status
     cdef int device = call.device
     cdef hipStream_t c_stream = call.c_stream
-    slices = slices_of(groups, call, starts, cached.result_type)
-    model = model_of(groups, call, scales)
-    options = _options.current_options() if call.resolved is None else call.resolved
+    slices = slices_of(groups, call)
+    model = model_of(groups, call)
+    options = options_of(call)
+    aim_groups(&product, groups, call)
     with nogil:
         status = borrow_context(device, c_stream, &context)
     _core.check(status)
     try:
-        while next_run(product[0], starts.data(), groups.count, &run):
+        while next_run(product, groups.starts.data(), groups.count, &run):
             problem = slices.problem(model, run.extent, run.count)
-            ready = plan_run(product, &run, problem, options, context, _LISTED)
-            explained.append((run.first, run.count, run.extent, problem, algorithms_of(ready.get(), device),
-                              ready.get().algorithm, ready.get().source.c_str().decode(), device))
+            ready = plan_run(&product, &run, problem, options, context, _LISTED)
+            runs.append((run.first, run.count, explanation_of(
+                problem, algorithms_of(ready.get(), device), ready.get().algorithm, ready.get().source.c_str().decode(), device, options)))
             run.first += run.count
     finally:
         release_context(context)
     return 0
 
 
-cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
-                          const vector[int64_t] &starts, PlanKey *key, tuple held) except -1:
+cdef bint launch_and_keep(GroupedProduct *product, PackedGroups *groups, GroupedCall call, tuple held) except -1:
     """Launch every group, and keep or wait for what the stream still uses; returns whether the library takes them all."""
     cdef Status status
     try:
-        status = launch_runs(product, cached, groups, call, scales, starts, key)
+        status = launch_runs(product, groups, call)
     except UnsupportedError:
-        if call.after == after_capture:
+        if call.completion == Completion.CAPTURE:
             raise
         return False  # it has nothing for groups of some size
-    if scales is not None:
-        keep_with_foreign_graph(call.c_stream, call.device, scales.numbers)
+    if call.scales is not None:
+        keep_with_foreign_graph(call.c_stream, call.device, call.scales.numbers)
     try:
-        finish(status, call, pinned_memories(held) if call.after >= after_hold else held)
+        finish(status, call, pinned_memories(held) if call.completion >= Completion.KEEP_ALIVE else held)
     except (LibraryError, UnsupportedError) as error:
-        if call.after == after_capture or not _library.is_refused_launch(error):
+        if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
             raise
         return False
     return True
 
 
-cdef object launch_packed(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
-                          const vector[int64_t] &starts, PlanKey *key, object owner):
+cdef object launch_packed(PackedGroups *groups, GroupedCall call, object owner):
     """Allocate the results and launch; groups that the library does not take are computed each by itself, composed."""
+    cdef GroupedProduct product
+    cdef const CachedCall *cached = groups.planned.get()
     cdef Operand fresh, extra
     cdef const Operands *whole = &groups.whole
     cdef object result = call.out, auxiliary = None
-    cdef bint gaps = groups.ragged != Ragged.k and (starts[0] > 0 or starts[<size_t>groups.count] < groups.total)
+    cdef bint gaps = has_gaps(groups)
     if call.out is None:
         result = allocate(&fresh, &whole.a, cached.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
@@ -288,19 +297,20 @@ cdef object launch_packed(GroupedProduct *product, const CachedCall *cached, Pac
         auxiliary = allocate(&extra, &whole.a, cached.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
             clear(&extra, call.c_stream)
-        product.operands[<int>operand_aux].data = <char *>extra.data
     if cached.plan != NULL:
+        aim_groups(&product, groups, call)
         product.operands[<int>operand_d].data = <char *>fresh.data
-        held = (owner, call.a, call.b, call.bias, result, auxiliary, *([] if scales is None else scales.held))
-        if not launch_and_keep(product, cached, groups, call, scales, starts, key, held):
-            return slices_of(groups, call, starts, cached.result_type).one_by_one(SynchronizeStream(<size_t>call.c_stream))
+        if auxiliary is not None:
+            product.operands[<int>operand_aux].data = <char *>extra.data
+        held = (owner, call.a, call.b, call.bias, result, auxiliary, *([] if call.scales is None else call.scales.held))
+        if not launch_and_keep(&product, groups, call, held):
+            return slices_of(groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     if call.out is not None:
         _operand.written(call.out, whole.out.provider)
     return result if auxiliary is None else (result, {call.row.outputs[0]: auxiliary})
 
 
-cdef Status launch_runs(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
-                        const vector[int64_t] &starts, PlanKey *key) except *:
+cdef Status launch_runs(GroupedProduct *product, PackedGroups *groups, GroupedCall call) except *:
     """Launch the groups, planning a run of those of one size where it has no plan yet; returns the last launch's status."""
     cdef StreamContext *context = NULL
     cdef shared_ptr[CachedCall] ready
@@ -316,32 +326,32 @@ cdef Status launch_runs(GroupedProduct *product, const CachedCall *cached, Packe
     try:
         while True:
             with nogil:
-                status = launch_groups(context, product[0], key, starts.data(), groups.count, ready, alpha, &run)
+                status = launch_groups(context, product[0], &groups.key, groups.starts.data(), groups.count, ready, alpha, &run)
             if not status.ok() or run.first >= groups.count:
                 return status
             if model is None:
-                model = model_of(groups, call, scales)
-                slices = slices_of(groups, call, starts, cached.result_type)
-                options = _options.current_options() if call.resolved is None else call.resolved
+                model = model_of(groups, call)
+                slices = slices_of(groups, call)
+                options = options_of(call)
             problem = slices.problem(model, run.extent, run.count)
-            if call.after != after_capture and measures():
+            if call.completion != Completion.CAPTURE and measures():
                 slices.measure(problem, options, run.first, run.count)
             ready = plan_run(product, &run, problem, options, context, 1)
-            keep(key, &run, ready)
+            keep(&groups.key, &run, ready)
     except BaseException:
-        if call.after != after_capture:
+        if call.completion != Completion.CAPTURE:
             synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
         raise
     finally:
         release_context(context)
 
 
-cdef object slices_of(const PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, int32_t result_type):
+cdef object slices_of(const PackedGroups *groups, GroupedCall call):
     """Return what the groups are of the user's arrays, for those that are planned, measured, explained or computed one by one."""
     cdef const Steps *at = &groups.steps
     return GroupSlices(
-        "mnk"[<int32_t>groups.ragged], starts, (call.a, call.b, call.bias, call.out, call.scale_a, call.scale_b),
-        array_type_of_hip(result_type).name.decode(), call.keywords(("epilogue", "clamp", "alpha", "options", "stream")),
+        "mnk"[<int32_t>groups.ragged], groups.starts, (call.a, call.b, call.bias, call.out, call.scale_a, call.scale_b),
+        array_type_of_hip(groups.planned.get().result_type).name.decode(), call.keywords(("epilogue", "clamp", "alpha", "options", "stream")),
         dict(a=(at.a_index, at.a_group), b=(at.b_index, at.b_group), bias=(at.bias_index, at.bias_group)))
 
 
@@ -363,5 +373,5 @@ cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        _core.check(hip_failure(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
+        abi.hipMemsetAsync(operand.data, 0, bytes, c_stream)
     return 0

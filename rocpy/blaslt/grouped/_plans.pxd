@@ -7,7 +7,7 @@ from libcpp.memory cimport shared_ptr
 from abi cimport hipStream_t
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, Operands, PlanKey, StreamContext
+from rocpy.blaslt.engine.launch cimport CachedCall, Completion, MatmulFactors, MatmulSpec, Operands, PlanKey, PlanKind, StreamContext
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -17,6 +17,7 @@ cdef extern from "grouped.hpp" namespace "rocpy" nogil:
         m
         n
         k
+    PlanKind kind_of_groups(Ragged ragged)
     cdef cppclass GroupedOperand:
         char *data
         int64_t per_index
@@ -48,16 +49,20 @@ cdef class GroupedCall:
     cdef hipStream_t c_stream
     cdef StreamUse use
     cdef int device
-    cdef int after
+    cdef Completion completion
+
+    cdef Scales scales  # of groups in one operand; None where there are none
 
     cdef int resolve(self) except -1
     cdef int resolve_stream(self, const Operand *like) except -1
     cdef dict keywords(self, tuple names)
 
 
-cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1
+# A call from its arguments by name; a name of none is a TypeError.
+cdef GroupedCall call_of(dict arguments)
+cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
 cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *operands)
+                              GroupedOperand *of_a, GroupedOperand *of_b)
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
                                      int requested) except *

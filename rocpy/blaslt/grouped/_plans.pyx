@@ -2,7 +2,6 @@
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr
 
 from abi cimport hipStream_t
@@ -13,8 +12,8 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport dtype_code, epilogue_index, problem_of, real, check_same_device
 from rocpy.blaslt.engine.build cimport build, refuses
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, plan_cache,
-    release_context,
+    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
+    resolve_device_and_stream, plan_cache, release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
@@ -37,9 +36,19 @@ cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 
 
+cdef tuple _ARGUMENTS = ("a", "b", "offsets", "groups", "epilogue", "bias", "clamp", "alpha", "scale_a", "scale_b", "dtype", "out", "options",
+                         "stream")
+
+
 cdef class GroupedCall:
+    """The arguments of :func:`rocpy.grouped_matmul`, and what follows from them for all groups."""
+
     def __cinit__(self):
         self.alpha = 1.0
+
+    def replaced(self, **changes):
+        """Return the call with other arguments in the place of some."""
+        return call_of({**self.keywords(_ARGUMENTS), **changes})
 
     cdef int resolve(self) except -1:
         """Read what does not depend on the operands."""
@@ -55,7 +64,7 @@ cdef class GroupedCall:
 
     cdef int resolve_stream(self, const Operand *like) except -1:
         """Find the device and the stream that the call runs on, and what is done after its launch."""
-        self.after = resolve_device_and_stream(like, self.stream, &self.device, &self.c_stream, &self.use)
+        self.completion = resolve_device_and_stream(like, self.stream, &self.device, &self.c_stream, &self.use)
         return 0
 
     cdef dict keywords(self, tuple names):
@@ -63,22 +72,26 @@ cdef class GroupedCall:
         return {name: getattr(self, name) for name in names}
 
 
-cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1:
+cdef GroupedCall call_of(dict arguments):
+    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
+    for name, value in arguments.items():
+        if name not in _ARGUMENTS:
+            raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
+        setattr(call, name, value)
+    return call
+
+
+cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1:
     """Begin a key with everything but the operands and the scales' kinds."""
-    cdef double low, high
-    cdef int64_t word = form | call.epilogue_index | (<int64_t>(dtype_code(call.dtype) & 0xffff) << 8)
-    if scales is not None:
-        word |= <int64_t>1 << 29
-    key.size = 0
-    key.add(word)
+    cdef PlanSettings settings
+    settings.kind, settings.epilogue, settings.dtype = kind, call.epilogue_index, dtype_code(call.dtype)
+    settings.packed, settings.scaled = packed, scales is not None
+    key.begin(settings)
     key.add(tuning_word())
     key.add(call.device)
     if call.bounds is not None:
-        low, high = call.bounds
-        memcpy(&word, &low, sizeof(word))
-        key.add(word)
-        memcpy(&word, &high, sizeof(word))
-        key.add(word)
+        for bound in call.bounds:
+            key.add_number(bound)
     if call.resolved is not None and call.resolved is not _DEFAULT:
         key.add(hash(call.resolved))
     return 0
@@ -115,9 +128,10 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
 
 
 cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *operands):
-    """Read the scales of packed groups; `places` are filled for a and b, in the user's order."""
+                              GroupedOperand *of_a, GroupedOperand *of_b):
+    """Read the scales of packed groups, and where those of each group lie."""
     cdef Scales scales = Scales.__new__(Scales)
+    cdef GroupedOperand *operand
     cdef Operand seen
     cdef int index
     lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
@@ -137,10 +151,11 @@ cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole
                 scales.pointers[index] = seen.data
                 scales.held += [one.value, owner]
         scales.problem[name] = one.kind
-        operands[index].data = <char *>scales.pointers[index]
-        operands[index].element_bytes = sizeof(float)
-        operands[index].per_index = one.per_index * <int64_t>sizeof(float)
-        operands[index].per_group = one.per_group * <int64_t>sizeof(float)
+        operand = of_b if index else of_a
+        operand.data = <char *>scales.pointers[index]
+        operand.element_bytes = sizeof(float)
+        operand.per_index = one.per_index * <int64_t>sizeof(float)
+        operand.per_group = one.per_group * <int64_t>sizeof(float)
     return scales
 
 

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from rocpy import platform
 from rocpy.blaslt.arrays.copies import contiguous
-from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scales
+from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
-from rocpy.blaslt.grouped.function import explain_packed
+from rocpy.blaslt.grouped._packed import explain_packed
 from rocpy.blaslt.grouped.groups import aligned
 from rocpy.blaslt.grouped.scales import of_lists
-from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
-from rocpy.blaslt.model.options import Options, resolve_options
-from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.explanation import GroupedExplanation
+from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.refusals import copy_refused
-from rocpy.blaslt.selection import choice as _choice
-from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
 
@@ -35,32 +30,21 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
         copies = tuple(name for name, value in operands.items() if value is not None)
         moved = [take(value, name, options) for name, value in operands.items()]
         a, b, arguments["bias"] = moved
-        scales = upload_scales((arguments.get("scale_a"), arguments.get("scale_b")))
-        arguments["scale_a"], arguments["scale_b"] = scales or (None, None)
+        for name in ("scale_a", "scale_b"):
+            arguments[name] = upload_scale(arguments.get(name), name)
         arguments["out"] = None
-    packed_runs = explain_packed(a, b, **arguments)
-    while len(packed_runs) == 1 and isinstance(packed_runs[0], list):
-        names = packed_runs[0]
+    arguments.update(a=a, b=b)
+    how = explain_packed(**arguments)
+    while how.copies:
         if options.copies == "error":
-            value = {"a": a, "b": b, **arguments}[names[0]]
-            raise copy_refused(names[0], f"shape {tuple(value.shape)}")
-        copies += tuple(names)
-        operands = {"a": a, "b": b, **arguments}
-        operands.update({name: None if name == "out" else contiguous(operands[name]) for name in names})
-        a, b = operands.pop("a"), operands.pop("b")
-        arguments = operands
-        packed_runs = explain_packed(a, b, **arguments)
-    runs = []
-    for run in packed_runs:
-        if len(run) == 4:
-            runs.append((run[0], run[1], run[3]))
-        else:
-            first, count, _, problem, algorithms, chosen, source, device = run
-            runs.append((first, count, explanation_of(problem, algorithms, chosen, source, device, options)))
+            raise copy_refused(how.copies[0], f"shape {tuple(arguments[how.copies[0]].shape)}")
+        copies += how.copies
+        arguments.update({name: None if name == "out" else contiguous(arguments[name]) for name in how.copies})
+        how = explain_packed(**arguments)
     for value in moved:
         if isinstance(value, Buffer):
             value.close()
-    return GroupedExplanation(tuple(runs), copies)
+    return GroupedExplanation(how.runs, copies)
 
 
 def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
@@ -75,19 +59,3 @@ def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
         how = explain_product(left, right, bias=biases[group], **group_scales, **arguments)
         runs.append((group, 1, how))
     return GroupedExplanation(tuple(runs))
-
-
-def explanation_of(
-    problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
-) -> Explanation:
-    """Return the explanation of a run of groups from its plan."""
-    return Explanation(
-        platform=platform.current().name,
-        device=Device(device).name,
-        problem=problem,
-        algorithm=_choice.labelled(algorithms[chosen], source, problem, options, device),
-        candidates=len(algorithms),
-        source=source,
-        copies=(),
-        packed=problem.b.packed,
-    )

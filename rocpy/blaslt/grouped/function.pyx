@@ -3,7 +3,6 @@
 
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
-from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from abi cimport hipStream_t
@@ -15,11 +14,11 @@ from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_sc
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPointers, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
+    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, refuse_capture,
     release_context,
-    scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
-from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
@@ -28,9 +27,9 @@ from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
-from rocpy.blaslt.arrays.blocks import are_blocks
+from rocpy.blaslt.arrays.blocks import have_blocks
 from rocpy.blaslt.front.function import matmul as _matmul
+from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -126,7 +125,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     call.epilogue, call.clamp, call.alpha, call.dtype = epilogue, clamp, alpha, dtype
     call.options, call.stream = options, stream
     try:
-        return listed(call) if offsets is None else packed(call, grouped_matmul, None)
+        return listed(call) if offsets is None else packed(call)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
@@ -134,18 +133,6 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     return dispatcher("grouped_matmul", (a, b), dict(
         offsets=offsets, groups=groups, epilogue=epilogue, bias=bias, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
         out=out, options=options, stream=stream))
-
-
-def explain_packed(a, b, **arguments):
-    """Return what the packed form would launch; for rocpy.blaslt.grouped.group_slices."""
-    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
-    cdef list runs = []
-    for name, value in dict(arguments, a=a, b=b).items():
-        if not hasattr(call, name):
-            raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
-        setattr(call, name, value)
-    packed(call, grouped_matmul, runs)
-    return runs
 
 
 cdef class ListedGroups:
@@ -175,17 +162,15 @@ cdef class ListedGroups:
                        scale_a=self.scale_a[g], scale_b=self.scale_b[g], dtype=call.dtype, out=self.out[g], options=call.options,
                        stream=call.stream)
 
-    cdef tuple read_weight(self, Py_ssize_t g):
+    cdef ScaleArguments read_weight(self, Py_ssize_t g):
         """Return the scales of a group; what a Weight holds is read at one time, and takes the Weight's place."""
         cdef WeightSnapshot weight
-        values = None
-        if self.scale_a[g] is not None or self.scale_b[g] is not None:
-            values = (self.scale_a[g], self.scale_b[g], None, None, False)
+        cdef ScaleArguments values = scales_or_none(self.scale_a[g], self.scale_b[g], None, None, False)
         if isinstance(self.b[g], WeightOperand):
             weight = <WeightSnapshot>(<WeightOperand>self.b[g]).read()
             self.b[g] = weight  # owned by this call
             if weight.scale is not None:
-                values = _scale_arguments.weight_scales(values, weight.factors)
+                values = with_weight_scale(values, weight.factors)
         return values
 
     cdef int add(self, Py_ssize_t g) except -1:
@@ -197,11 +182,11 @@ cdef class ListedGroups:
         cdef shared_ptr[CachedCall] planned
         cdef CachedCall *cached
         cdef object live = None
-        cdef tuple values = self.read_weight(g)
+        cdef ScaleArguments values = self.read_weight(g)
         left, right, bias = self.a[g], self.b[g], self.bias[g]
         if bias is None and call.row.bias and isinstance(right, WeightOperand):
             bias = (<WeightSnapshot>right).bias
-        if values is not None and (are_blocks(values[0]) or are_blocks(values[1])):
+        if values is not None and have_blocks(values):
             self.later.append(g)  # their operands are brought into the order that the library reads
             return 0
         owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
@@ -214,18 +199,16 @@ cdef class ListedGroups:
         if values is not None:
             scales = read_scales(values, &operands.a, &operands.b, call.device)
             self.numbers.append(scales.numbers)
-        add_settings(&key, 0, call, scales)
-        if operands.packed:
-            key.words[0] |= <int64_t>1 << 28
+        add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)
-        if call.after != after_capture:
+        if call.completion != Completion.CAPTURE:
             live = ((left, right, None, bias, None, None), dict(
-                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, values)))
+                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **scale_keywords(values, right)))
         planned = find(&key, &operands, call, scales, 1, live)
         cached = planned.get()
-        if cached.copies or cached.transposed:
+        if cached.kind != CallKind.launch or cached.transposed:
             self.later.append(g)
             return 0
         if cached.integer_factors:
@@ -271,18 +254,18 @@ cdef class ListedGroups:
         cdef hipStream_t c_stream = call.c_stream
         cdef int device = call.device
         cdef double alpha = call.factors.alpha
-        if call.after != after_wait and call.after != after_hold:
+        if call.completion != Completion.WAIT and call.completion != Completion.KEEP_ALIVE:
             keep_with_foreign_graph(c_stream, device, ([one for one in self.b if isinstance(one, WeightOperand)], self.numbers))
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():
                 status = launch_list(context, self.products, alpha)
                 release_context(context)
-        held = [pinned_memories(one) for one in self.held] if call.after >= after_hold else self.held
+        held = [pinned_memories(one) for one in self.held] if call.completion >= Completion.KEEP_ALIVE else self.held
         try:
             finish(status, call, (held,))
         except (LibraryError, UnsupportedError) as error:
-            if call.after == after_capture or not _library.is_refused_launch(error):
+            if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
                 raise
             self.later = list(range(len(self.a)))  # each by itself: those that the library does not launch are composed
         return 0
@@ -301,7 +284,7 @@ cdef object listed(GroupedCall call):
     for g in range(len(groups.a)):
         groups.add(g)
     if groups.later and groups.begun:
-        refuse_capture(call.after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
+        refuse_capture(call.completion, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if groups.products.size():
         groups.launch()
     if call.out is not None:

@@ -8,16 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rocpy import platform
 from rocpy._operand import allocate_like
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.scales import Lines, of_group
+from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import UnsupportedError
+from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
 __all__: list[str] = []
@@ -223,7 +227,7 @@ class GroupSlices:
             auxiliaries[name].copy_from(value)
         return (returned, auxiliaries) if auxiliaries else returned
 
-    def explained(self) -> Iterator[tuple[int, int, int, Explanation]]:
+    def explained(self) -> Iterator[tuple[int, int, Explanation]]:
         """Yield the explanation of each group that is computed by itself."""
         self._fetch()
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
@@ -233,6 +237,21 @@ class GroupSlices:
             yield (
                 group,
                 1,
-                high - low,
                 explain_product(operands.pop("a"), operands.pop("b"), dtype=self.dtype, **operands, **self.arguments),
             )
+
+
+def explanation_of(
+    problem: Problem, algorithms: Sequence[Algorithm], chosen: int, source: str, device: int, options: Options
+) -> Explanation:
+    """Return the explanation of a run of groups from its plan."""
+    return Explanation(
+        platform=platform.current().name,
+        device=Device(device).name,
+        problem=problem,
+        algorithm=_choice.labelled(algorithms[chosen], source, problem, options, device),
+        candidates=len(algorithms),
+        source=source,
+        copies=(),
+        packed=problem.b.packed,
+    )

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Policy of grouped products: what lists and offsets may be, copies of odd layouts, refusals."""
+"""Policy of grouped products: what lists and offsets may be, and refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from rocpy.blaslt.arrays.copies import assign, contiguous
-from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scales
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
-from rocpy.blaslt.model.refusals import copy_refused, no_algorithm
+from rocpy.blaslt.model.refusals import no_algorithm
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -182,63 +180,3 @@ def mismatch(
 def no_algorithm_error(extent: int, problem: Problem, options: Options) -> UnsupportedError:
     """Return the error for a group that the platform has no algorithm for."""
     return UnsupportedError(f"a group of {extent}: {no_algorithm(problem, options)}")
-
-
-def copied(
-    run: Callable[..., Any],
-    names: Sequence[str],
-    options: Options,
-    operands: dict[str, Any],
-    dtype: str,
-    arguments: dict[str, Any],
-    synchronize: Callable[[], None],
-) -> Any:
-    """Copy what the library cannot take as it lies, run, and put the result where the user wants it."""
-    if options.copies == "error":
-        value = operands[names[0]]
-        raise copy_refused(names[0], f"shape {tuple(value.shape)}")
-    for name in names:
-        if name != "out":
-            operands[name] = contiguous(operands[name])
-    out = operands.pop("out")
-    a, b = operands.pop("a"), operands.pop("b")
-    synchronize()
-    if "out" not in names:
-        return run(a, b, **operands, out=out, **arguments)
-    result = run(a, b, **operands, **{**arguments, "dtype": dtype})
-    synchronize()
-    return deliver(result, out)
-
-
-def deliver(result: Any, out: Any) -> Any:
-    """Write a result that was computed aside into ``out``."""
-    if isinstance(result, tuple):
-        assign(out, result[0])
-        return out, result[1]
-    assign(out, result)
-    return out
-
-
-def staged(
-    run: Callable[..., Any], a: Any, b: Any, bias: Any, out: Any, options: Options, arguments: dict[str, Any]
-) -> Any:
-    """Run on copies of operands in CPU memory and bring the result back."""
-    check_allowed(options)
-    with on_device_of(arguments["stream"]):
-        moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
-        # What no group covers keeps what it held, so that out goes there and back.
-        target = upload(out, "out")
-        scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
-        arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
-        result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
-        result, extra = result if isinstance(result, tuple) else (result, None)
-        fetched = download(result, a, arguments["stream"])
-        if extra is not None:
-            extra = {key: download(value, a, arguments["stream"]) for key, value in extra.items()}
-        for value, original in zip(moved, (a, b, bias), strict=True):
-            if value is not original:
-                value.close()
-    if out is not None:
-        assign(out, fetched)
-        fetched = out
-    return fetched if extra is None else (fetched, extra)

@@ -73,8 +73,7 @@ def pair(
         None if value is None else _read(value, name, each, groups)
         for value, name, each in zip(values, ("scale_a", "scale_b"), lines, strict=True)
     ]
-    kinds = {one.kind for one in kinds_read if one is not None}
-    if len(kinds) == 2:
+    if {one.kind for one in kinds_read if one is not None} == {"scalar", "vector"}:
         for index, one in enumerate(kinds_read):
             other = kinds_read[1 - index]
             if one is not None and other is not None and one.kind == "scalar":

@@ -19,6 +19,12 @@ __all__ = ["Algorithm", "Algorithms"]
 
 FORMAT = 1
 
+# Algorithms that are asked for where one is to be found again or a best one to be measured: more than the heuristic
+# ranks, so that hipBLASLt walks its library, which takes milliseconds.
+LISTED = 32
+# All that a library has, for one that the user names.
+ALL = 1 << 14
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Algorithm:

@@ -45,7 +45,7 @@ class EpilogueRow:
         length M.
     clamp
         Whether ``clamp=(low, high)`` is required.
-    stands_on, program
+    base_epilogue, program
         For an epilogue without an enumerator: the number of one of the same form and the opcode that takes its
         activation's place, on platforms that run tile programs; of a gradient, the opcode of the derivative.
     """
@@ -58,7 +58,7 @@ class EpilogueRow:
     aux_name: str = ""
     gradient: str = ""
     clamp: bool = False
-    stands_on: int = 0
+    base_epilogue: int = 0
     program: str = ""
 
     @property
@@ -83,9 +83,9 @@ _ROWS = (
     EpilogueRow("silu", 65536, _SILU),
     EpilogueRow("silu_bias", 65540, _SILU, bias=True),
     EpilogueRow("sigmoid", 1024, "1 / (1 + exp(-y))"),
-    EpilogueRow("sigmoid_bias", None, "1 / (1 + exp(-y))", bias=True, stands_on=4, program="SIGMOID"),
-    EpilogueRow("gelu_erf", None, _GELU_ERF, stands_on=1, program="GELU_ERF"),
-    EpilogueRow("gelu_erf_bias", None, _GELU_ERF, bias=True, stands_on=4, program="GELU_ERF"),
+    EpilogueRow("sigmoid_bias", None, "1 / (1 + exp(-y))", bias=True, base_epilogue=4, program="SIGMOID"),
+    EpilogueRow("gelu_erf", None, _GELU_ERF, base_epilogue=1, program="GELU_ERF"),
+    EpilogueRow("gelu_erf_bias", None, _GELU_ERF, bias=True, base_epilogue=4, program="GELU_ERF"),
     EpilogueRow("clamp", 131072, _CLAMP, clamp=True),
     EpilogueRow("clamp_bias", 131076, _CLAMP, bias=True, clamp=True),
     EpilogueRow("relu_aux", 130, "max(y, 0), and y", aux="store", aux_name="relu_aux"),
@@ -98,7 +98,7 @@ _ROWS = (
         _GELU_ERF + ", and y",
         aux="store",
         aux_name="gelu_erf_aux",
-        stands_on=160,
+        base_epilogue=160,
         program="GELU_ERF",
     ),
     EpilogueRow(
@@ -108,10 +108,12 @@ _ROWS = (
         bias=True,
         aux="store",
         aux_name="gelu_erf_aux",
-        stands_on=164,
+        base_epilogue=164,
         program="GELU_ERF",
     ),
-    EpilogueRow("silu_aux", None, _SILU + ", and y", aux="store", aux_name="silu_aux", stands_on=160, program="SILU"),
+    EpilogueRow(
+        "silu_aux", None, _SILU + ", and y", aux="store", aux_name="silu_aux", base_epilogue=160, program="SILU"
+    ),
     EpilogueRow(
         "silu_aux_bias",
         None,
@@ -119,7 +121,7 @@ _ROWS = (
         bias=True,
         aux="store",
         aux_name="silu_aux",
-        stands_on=164,
+        base_epilogue=164,
         program="SILU",
     ),
     EpilogueRow("clamp_aux", 131200, _CLAMP + ", and y", aux="store", aux_name="clamp_aux", clamp=True),
@@ -128,24 +130,24 @@ _ROWS = (
     EpilogueRow("drelu_bgrad", 152, "y where aux > 0, else 0, and its column sums", aux="load", gradient="bgrad"),
     EpilogueRow("dgelu", 192, "y gelu'(aux)", aux="load"),
     EpilogueRow("dgelu_bgrad", 208, "y gelu'(aux), and its column sums", aux="load", gradient="bgrad"),
-    EpilogueRow("dgelu_erf", None, "y gelu_erf'(aux)", aux="load", stands_on=192, program="GELU_ERF_GRADIENT"),
+    EpilogueRow("dgelu_erf", None, "y gelu_erf'(aux)", aux="load", base_epilogue=192, program="GELU_ERF_GRADIENT"),
     EpilogueRow(
         "dgelu_erf_bgrad",
         None,
         "y gelu_erf'(aux), and its column sums",
         aux="load",
         gradient="bgrad",
-        stands_on=208,
+        base_epilogue=208,
         program="GELU_ERF_GRADIENT",
     ),
-    EpilogueRow("dsilu", None, "y silu'(aux)", aux="load", stands_on=192, program="SILU_GRADIENT"),
+    EpilogueRow("dsilu", None, "y silu'(aux)", aux="load", base_epilogue=192, program="SILU_GRADIENT"),
     EpilogueRow(
         "dsilu_bgrad",
         None,
         "y silu'(aux), and its column sums",
         aux="load",
         gradient="bgrad",
-        stands_on=208,
+        base_epilogue=208,
         program="SILU_GRADIENT",
     ),
     EpilogueRow("bgrada", 256, "y, and the row sums of a", gradient="bgrada"),

@@ -45,8 +45,8 @@ class Lowered:
         copied into it. When there are any, nothing but ``columns`` is filled in.
     columns
         Whether the result lies in columns, so that a copy of c must.
-    turned
-        Whether results in columns are computed aside, as matrices of shape (N, M), and turned into rows afterwards.
+    transposed
+        Whether results in columns are computed aside, as matrices of shape (N, M), and transposed afterwards.
     swapped
         Whether the transposed product is computed, so that the library's A is the user's b.
     """
@@ -412,7 +412,7 @@ class _Lowering:
             # The library's A is the user's b: what it calls the gradient along A is the one along b.
             return 512 if row.gradient == "bgrada" else 256
         # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
-        return row.enumerator or row.stands_on or EPILOGUES["default"].enumerator or 1
+        return row.enumerator or row.base_epilogue or EPILOGUES["default"].enumerator or 1
 
 
 def _scale_type(problem: Problem) -> str:

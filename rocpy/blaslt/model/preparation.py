@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rocpy.blaslt.model.product_call import ProductCall
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Preparation"]
 
+Call = TypeVar("Call")
 
-class Preparation:
+
+class Preparation(Generic[Call]):
     """Another call that is made instead of one, and how its result becomes that of the one.
 
     Whoever makes calls does the steps in order: ``prepare``, the call that it returns, ``finish``; and ``close`` last,
@@ -20,7 +20,7 @@ class Preparation:
     #: Whether ``finish`` reads or writes what the call's stream may still work on.
     works_on_result = True
 
-    def prepare(self) -> ProductCall:
+    def prepare(self) -> Call:
         """Return the call to make, after the work on its operands."""
         raise NotImplementedError
 

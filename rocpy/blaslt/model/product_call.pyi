@@ -5,6 +5,8 @@ from typing import Any, Self
 
 from typing_extensions import disjoint_base
 
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
+
 __all__ = ["ProductCall"]
 
 @disjoint_base
@@ -24,7 +26,7 @@ class ProductCall:
     compute: Any
     options: Any
     stream: Any
-    scales: tuple[Any, ...] | None
+    scales: ScaleArguments | None
     algorithm: Any
     def __init__(self, a: Any = None, b: Any = None, c: Any = None, **arguments: Any) -> None: ...
     def replaced(self, **changes: Any) -> Self: ...

@@ -7,8 +7,7 @@ __all__ = ["ProductCall"]
 cdef class ProductCall:
     """The arguments of :func:`rocpy.matmul`.
 
-    ``inputs`` are those of an epilogue of the user's, by name. ``scales`` are those of a, b, c and the result, and whether ``amax`` is
-    wanted; or ``None``.
+    ``inputs`` are those of an epilogue of the user's, by name. ``scales`` are a :class:`ScaleArguments`, or ``None``.
     """
 
     def __init__(self, a=None, b=None, c=None, **arguments):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings of a product as numbers: compute types, bounds of a clamp, bits of the operands that are copied."""
+"""Settings of a product as numbers: compute types, bounds of a clamp; and the names of its arrays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, cast
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-# Bits of a call whose operands must be copied, by the user's names.
-COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "columns": 6}
+# The arrays of a product.
+ARRAYS = ("a", "b", "c", "bias", "aux", "out")
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
-_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2, "int32": 3}
+_COMPUTE_CODES = {"float32": 1, "tf32": 2, "float64": 3, "int32": 4}  # 0: none is asked for
 
 
 def compute_code(compute: object) -> int:

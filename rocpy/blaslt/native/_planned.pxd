@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-# The planning half of rocpy.Matmul for the half that executes.
+# The planning half of a native product for the half that executes.
 from libcpp.memory cimport shared_ptr
 
 from abi cimport hipStream_t
 
 from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, Operands
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.model.planned_product cimport PlannedProduct
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
 
@@ -17,38 +19,32 @@ cdef enum:
     all_algorithms = 16384
 
 
-cdef class Planned:
+cdef class Planned(PlannedProduct):
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
-    cdef readonly dict operand_arrays  # the operands as they are launched, by name
+    cdef readonly dict operand_arrays
     cdef dict originals  # what the user gave for those that are read at each execution
     cdef tuple records  # where the memory of originals and scales was when it was read
     cdef bint copied  # some of that was copied when it was read
-    cdef readonly tuple scale_values  # the user's scales and amax
+    cdef readonly ScaleArguments scale_values  # the user's
     cdef Scales scales
     cdef MatmulFactors factors
     cdef int epilogue
-    cdef bint closed, busy, released
+    cdef bint busy, released
     cdef int device, generation  # of the operands that it took, and of that device then
     cdef Weight weight  # the user's b, or None where that is an array
     cdef WeightSnapshot taken  # what was read of it when its operands were taken
     cdef bint weight_bias  # the bias is the one that the Weight carries
     cdef readonly object options, stream, clamp, dtype, compute
-    cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made
-    cdef public list planned_algorithms  # the algorithms of the plan; the rank of each is its place there
-    cdef public size_t chosen  # the rank of the one that is taken
+    cdef readonly object launched
     cdef dict cached_plans  # plans by problem, the one used last at the end
     cdef str extra_name
-    cdef readonly object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
-    #: The validated problem, plain data.
+    cdef readonly object prototype
     cdef readonly object problem
-    #: How a product is done that the library cannot fuse (rocpy.blaslt.composed.plan); None for the others.
-    cdef readonly object unfused
-    #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
-    cdef readonly tuple copies
-    cdef readonly tuple staged  # names of operands in CPU memory that are copied to the device when they are given
+    cdef readonly object unfused  # rocpy.blaslt.composed.plan
+    cdef readonly tuple copies, staged
 
-    cdef Scales read(self, tuple scales, Operands *operands)
+    cdef Scales read(self, ScaleArguments scales, Operands *operands)
     cdef int state_problem(self, object problem) except -1
     cdef int change_problem(self, object problem) except -1
     cdef int enter(self, bint resetting=*) except -1
@@ -56,7 +52,6 @@ cdef class Planned:
     cdef int read_again(self) except -1
     cdef int make_plan(self, int requested) except -1
     cdef int restrict(self, list wanted) except -1
-    cdef bint is_pinned(self)
     cdef object find(self, object algorithm)
     cdef object find_among_all(self, object algorithm, int device)
     cpdef dict scalars(self)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The planning half of rocpy.Matmul: its problem, its plans and the algorithms among which it chooses."""
+"""The planning half of a native product: its problem, its plans and the algorithms among which it chooses."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from libcpp.memory cimport shared_ptr
@@ -11,9 +12,11 @@ from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport operand_named
-from rocpy.blaslt.engine.build cimport build
-from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
+from rocpy.blaslt.engine.build cimport build, recipe_of
+from rocpy.blaslt.engine.launch cimport CachedCall, CallKind, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.model.planned_product cimport PlannedProduct
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -21,7 +24,7 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model import lowering as _lowering
-from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.problem import check_record
 from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
@@ -37,14 +40,10 @@ cdef class CachedPlan:
     cdef size_t chosen
 
 
-cdef class Planned:
+cdef class Planned(PlannedProduct):
     """What rocpy.blaslt.front.stateful documents about plans."""
 
-    def __cinit__(self, *args, **kwargs):
-        self.closed = True  # until __init__ has succeeded
-        self.busy = False
-
-    cdef Scales read(self, tuple scales, Operands *operands):
+    cdef Scales read(self, ScaleArguments scales, Operands *operands):
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
@@ -112,8 +111,8 @@ cdef class Planned:
                 records.append(record)
                 self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
         if self.scales is not None and self.prototype is None:
-            for index in range(4):
-                record = record_of(self.scale_values[index], SCALES[index])
+            for index, (name, value) in enumerate(self.scale_values.items()):  # in the order of ScaleIndex
+                record = record_of(value, name)
                 if record is not None:
                     records.append(record)
                     self.copied = self.copied or record.is_elsewhere(self.scales.pointers[index])
@@ -152,8 +151,8 @@ cdef class Planned:
         finally:
             release_context(context)
         self.unfused = None
-        if self.call.get().copies:
-            self.unfused = self._compose(self.call.get().copies)
+        if self.call.get().kind == CallKind.compose:
+            self.unfused = self._compose(recipe_of(self.call.get()))
             self.planned_algorithms = self.unfused.plan(requested)
             self.chosen = self.planned_algorithms[0].rank
             return 0
@@ -164,24 +163,13 @@ cdef class Planned:
         self.planned_algorithms = algorithms
         return 0
 
-    def _compose(self, copies):
-        """Return how a product is done that the library cannot fuse, from the bits of its call; the products that do so have it."""
+    def _compose(self, recipe):
+        """Return how a product is done that begins with the native one of a recipe; the products that do so have it."""
         raise UnsupportedError(f"{self.problem}: the library cannot fuse it, and this product is not composed")
 
     def _bias_gradient_of_empty(self, result):
         """Return the bias gradient of a result without elements, along a or b; the products that compose have it."""
         raise UnsupportedError(f"{self.problem}: the library computes no sums for a result without elements")
-
-    def _prepare(self):
-        """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
-
-    def _list(self, int max_algorithms):
-        """Plan as the user's plan() does, and return the algorithms."""
-        return Planned.plan(self, max_algorithms=max_algorithms)
-
-    def _select(self, list algorithms, size_t rank):
-        """List the algorithms in this order, and take the one of a rank."""
-        self.planned_algorithms, self.chosen = algorithms, rank
 
     cdef int restrict(self, list wanted) except -1:
         """Leave only the algorithms that the user names, in his order, and take the first."""
@@ -189,11 +177,6 @@ cdef class Planned:
         self.planned_algorithms = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.planned_algorithms[0].rank
         return 0
-
-    cdef bint is_pinned(self):
-        """Whether the user named the algorithm that is taken."""
-        taken = self.algorithm
-        return taken is not None and taken.source == "pinned"
 
     cdef object find(self, object algorithm):
         """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
@@ -225,6 +208,8 @@ cdef class Planned:
         return mine
 
     def pin(self, algorithm):
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            check_record(algorithm["problem"], self.problem)
         self.enter()
         try:
             if self.planned_algorithms is None:
@@ -243,23 +228,9 @@ cdef class Planned:
         return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
 
     @property
-    def algorithms(self):
-        """The algorithms of the last plan(), best first; empty before."""
-        return list(self.planned_algorithms or ())
-
-    @property
-    def algorithm(self):
-        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
-        for one in self.planned_algorithms or ():
-            if one.rank == self.chosen:
-                return one
-        return None
-
-    @property
-    def choice(self):
-        """That algorithm, and where the choice came from."""
-        chosen = self.algorithm
-        return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
+    def why(self):
+        """Why it is composed."""
+        return "" if self.unfused is None else self.unfused.text
 
     @property
     def packed(self):
@@ -272,7 +243,6 @@ cdef class Planned:
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        if self.closed:
-            raise ClosedError("this Matmul was closed; create a new one")
+        self.check_open()
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

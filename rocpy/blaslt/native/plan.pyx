@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The planned product behind rocpy.Matmul: its operands and the path of each execution; _planned.pyx has its plans."""
+"""NativeProduct: a planned product of the library's own, its operands and the path of each execution; _planned.pyx has its plans."""
 
 cimport cython
 from libc.string cimport memcpy
@@ -7,7 +7,6 @@ from libc.string cimport memcpy
 from rocpy cimport _core
 from rocpy cimport _operand
 
-from rocpy._signatures import signature_like
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport any_moved, pinned_memories
 from rocpy._operand cimport Operand
@@ -16,11 +15,12 @@ from rocpy.blaslt.operands._arguments cimport (
     reset_factors, sole_aux, staged_infos,
 )
 from rocpy.blaslt.engine.launch cimport (
-    Launch, MatmulFactors, Operands, after_hold, after_wait, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
+    Completion, Launch, MatmulFactors, Operands, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
 )
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales, scales_or_none
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -31,14 +31,13 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.arrays import copies as _copies
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.native import reset as _reset
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
-from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
+from rocpy.errors import LibraryError, RocpyError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
@@ -49,13 +48,8 @@ cdef dict read_each_time(dict operands):
     return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
 
 
-cdef class Matmul(Planned):
-    """What rocpy.blaslt.front.stateful documents and completes."""
-
-    __signature__ = signature_like(
-        lambda a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
-        scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None: None
-    )
+cdef class NativeProduct(Planned):
+    """A product that the library computes by itself; what rocpy.blaslt.front.stateful documents."""
 
     cdef object owner  # a, or the bytes it is packed in: whose framework makes results
     cdef tuple held
@@ -80,12 +74,12 @@ cdef class Matmul(Planned):
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
-        cdef tuple scales = _scale_arguments.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        cdef ScaleArguments scales = all_scales(b, scales_or_none(scale_a, scale_b, scale_c, scale_d, amax))
         if bias is not None and self.taken is not None:
             b = _copies.unpacked(b, bias)
         originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         if scales is not None:
-            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+            a, b = _blocks.prepare(a, b, scales, self.options)
         self.prototype, self.staged = None, ()
         if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
@@ -117,65 +111,24 @@ cdef class Matmul(Planned):
         self.closed = False
 
     def execute(self, *, out=None, algorithm=None, stream=None):
-        """Compute the product of the operands as they are now.
+        return self.run(out, algorithm, stream)
 
-        Parameters
-        ----------
-        out
-            Array that receives the result.
-        algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If
-            the product has not been planned, it is planned first.
-        stream
-            Stream that orders the product, instead of the one given at construction.
-
-        Returns
-        -------
-        array
-            The result; with an ``_aux`` or bias-gradient epilogue, a pair of it and a dict.
-
-        Raises
-        ------
-        InvalidProblemError
-            If the algorithm is not one of this product's.
-        InvalidOperandError
-            If an operand has a different shape, dtype, layout or device than when it was passed, because its memory was replaced.
-        ClosedError
-            After close().
-        UnsupportedError
-            If the stream is captured and this execution cannot be part of a graph.
-
-        Notes
-        -----
-        On a stream captured by :meth:`rocpy.Stream.capture` it becomes part of the graph, which keeps the operands and the result alive.
-
-        References
-        ----------
-        ``hipblasLtMatmul``.
-
-        Examples
-        --------
-        >>> import numpy as np, rocpy
-        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1))) as mm:
-        ...     mm.execute()
-        array([[3.],
-               [3.]])
-        """
+    cdef object run(self, object out, object algorithm, object stream):
         cdef DefaultVectorEnvironment environment
         environment.hold()
         self.enter()
         try:
             if self.weight is not None and self.weight.read() is not self.taken:
-                self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
+                self.take_operands({"b": self.weight}, None, None, None)
             self.read_again()
             if stream is None:
                 stream = self.stream
-            return self.run(out, algorithm, stream if stream is None else hold_stream(stream))
+            return self.launch_product(out, algorithm, stream if stream is None else hold_stream(stream))
         finally:
             self.busy = False
 
     @cython.final
-    cdef inline object run(self, object out, object algorithm, object stream):
+    cdef inline object launch_product(self, object out, object algorithm, object stream):
         """Compute the product and return its outputs as arrays of the caller's kind."""
         cdef Launch launch
         cdef Operands copied
@@ -189,11 +142,11 @@ cdef class Matmul(Planned):
         launch.call, launch.operands, launch.factors = self.call.get(), &self.operands, &self.factors
         launch.out = NULL
         launch.program = NULL
-        launch.after = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
-        if self.taken is not None and launch.after != after_wait and launch.after != after_hold:
+        launch.completion = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
+        if self.taken is not None and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
             keep_with_foreign_graph(launch.stream, launch.device, self.taken)
         if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
-            refuse_capture(launch.after, "operands or results are copied at each execution, or the product is composed",
+            refuse_capture(launch.completion, "operands or results are copied at each execution, or the product is composed",
                            "see rocpy.explain(); pass dense operands in the device's memory")
         if self.copies and self.unfused is None:
             held = (held, self.copy_operands(&launch, &copied))
@@ -201,7 +154,7 @@ cdef class Matmul(Planned):
             if read_out(launch.call, launch.operands, out, self.prototype, self.problem, self.options, &target):
                 launch.out = &target
             else:
-                refuse_capture(launch.after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
+                refuse_capture(launch.completion, "out= is of another dtype or order than the product", "pass an out= that the product can write")
         if launch.call.integer_factors:
             check_whole(&self.factors)
         if self.unfused is None:
@@ -213,7 +166,7 @@ cdef class Matmul(Planned):
     cdef tuple copy_operands(self, Launch *launch, Operands *copied):
         """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
         cdef list arrays = []
-        if launch.after != after_wait:
+        if launch.completion != Completion.WAIT:
             synchronize_stream(launch.stream)
         memcpy(copied, &self.operands, sizeof(Operands))
         for name in self.copies:
@@ -233,18 +186,19 @@ cdef class Matmul(Planned):
         cdef object result
         try:
             result = execute(launch, self.owner, out,
-                             (held, pinned_memories((*self.operand_arrays.values(), out))) if launch.after >= after_hold else held, self.scales)
+                             (held, pinned_memories((*self.operand_arrays.values(), out))) if launch.completion >= Completion.KEEP_ALIVE else held,
+                             self.scales)
             if launch.call.transposed:
-                if launch.after != after_wait:
+                if launch.completion != Completion.WAIT:
                     synchronize_stream(launch.stream)
                 result = _copies.transposed_product(result, None, lambda: None)
             return result
         except (LibraryError, UnsupportedError) as error:
-            if named or self.is_pinned() or overwrites_c(launch):
+            if named or self.is_pinned or overwrites_c(launch):
                 raise
             if not _library.composes_after(error, self.launched, launch.device) or self.options.fallback == "error":
                 raise
-            refuse_capture(launch.after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
+            refuse_capture(launch.completion, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
             self.make_plan(first_algorithms)
             launch.algorithm = self.chosen
             return self.compose(launch, stream)
@@ -269,7 +223,7 @@ cdef class Matmul(Planned):
         if launch.out != NULL:
             _operand.written(out, launch.out.provider)
         elif out is not None:
-            if launch.after != after_wait:
+            if launch.completion != Completion.WAIT:
                 synchronize_stream(launch.stream)
             _copies.assign(out, result)
         if out is not None:
@@ -278,12 +232,13 @@ cdef class Matmul(Planned):
             return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
         return result if extra is None else (result, {self.extra_name: extra})
 
-    cdef int read_again(self) except -1:
+    @cython.final
+    cdef inline int read_again(self) except -1:
         if any_moved(self.records) or self.copied:
-            self.take_operands(dict(self.originals), None, None, (None, None, None, None), True)
+            self.take_operands(dict(self.originals), None, None, None, True)
         return 0
 
-    def _read_operands(self):
+    def read_operands(self):
         """Take the operands as they are now, as execute() does; raises where one is of another shape, dtype or layout."""
         self.enter()
         try:
@@ -292,27 +247,27 @@ cdef class Matmul(Planned):
             self.busy = False
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
-                       scale_c=None, scale_d=None):
+                       scale_c=None, scale_d=None, epilogue_inputs=None):
+        if epilogue_inputs is not None:
+            refuse_inputs(EPILOGUE_NAMES[self.epilogue])
         self.enter(resetting=True)
         try:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
-            self.take_operands(changes, alpha, beta, (scale_a, scale_b, scale_c, scale_d))
+            self.take_operands(changes, alpha, beta, scales_or_none(scale_a, scale_b, scale_c, scale_d, False))
         finally:
             self.busy = False
 
-    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
-        """Replace operands, factors and scales; a refused call changes nothing. `same`: they are the previous ones, and their memory is
-        read again."""
+    cdef int take_operands(self, dict changes, object alpha, object beta, ScaleArguments new_scales, bint same=False) except -1:
+        """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
+        before, and their memory is read again."""
         cdef Operands fresh
         cdef Scales scales = self.scales
         cdef MatmulFactors factors = self.factors
         cdef Weight weight = self.weight
         cdef WeightSnapshot taken = self.taken
-        cdef object scale_a, scale_b, scale_c, scale_d
         cdef DefaultFpEnvironment environment
         environment.hold()
         named = dict(self.operand_arrays)
-        scale_a, scale_b, scale_c, scale_d = new_scales
         if "b" in changes and not same:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
@@ -323,8 +278,10 @@ cdef class Matmul(Planned):
                 changes["bias"] = taken.bias
             else:
                 changes["b"] = _copies.unpacked(taken, changes.get("bias", self.operand_arrays["bias"]))
-            if scale_b is None:
-                scale_b = taken.factors
+            if new_scales is None:
+                new_scales = scales_or_none(None, taken.factors, None, None, False)
+            elif new_scales.b is None:
+                new_scales = new_scales.replaced(b=taken.factors)
         if self.released:
             _reset.check_all(self.problem, changes)
         if "aux" in changes:
@@ -334,9 +291,8 @@ cdef class Matmul(Planned):
             for name in changes:
                 originals.pop(name, None)
             originals.update(read_each_time(changes))
-        values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
-        if values is not None:
-            changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
+        values = _reset.scales(self.scale_values, new_scales)
+        changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
         if self.prototype is not None:
             with _staging.on_device_of(self.stream):
                 changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
@@ -364,11 +320,11 @@ cdef class Matmul(Planned):
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
         if self.unfused is not None:
-            self.unfused.reset(named, self.scalars(), _scale_arguments.scale_arguments(named["b"], values))
+            self.unfused.reset(named, self.scalars(), values)
         return 0
 
     def release_operands(self):
-        """Release the operands and keep the plan; reset_operands() with all operands makes the product usable again."""
+        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
@@ -380,7 +336,7 @@ cdef class Matmul(Planned):
         self.busy = False
 
     def close(self):
-        """Release the plan and the operands. Closing twice has no effect."""
+        """Give back the plan and the operands. Closing twice is harmless."""
         if self.busy:
             raise RocpyError("this Matmul is in use by another thread; close it afterwards")
         self.closed = True
@@ -390,14 +346,3 @@ cdef class Matmul(Planned):
         self.owner = self.weight = self.taken = None
         self.cached_plans = {}
         self.planned_algorithms = self.unfused = None
-
-    def __enter__(self):
-        if self.closed:
-            raise ClosedError("this Matmul was closed; create a new one")
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
-    def __repr__(self):
-        return f"<rocpy.Matmul {self.problem}{', closed' if self.closed else ''}>"

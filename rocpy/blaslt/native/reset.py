@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 OPERANDS = ("a", "b", "c", "bias", "aux")
@@ -51,15 +52,16 @@ def check_names(problem: Problem, operands: Mapping[str, Any], changed: Iterable
             raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
 
 
-def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def scales(before: ScaleArguments | None, changes: ScaleArguments | None) -> ScaleArguments | None:
     """Return the scales of a product with new ones in their places: ``before`` itself where none is given."""
-    for index, (name, value) in enumerate(zip(("scale_a", "scale_b", "scale_c", "scale_d"), changes, strict=True)):
-        if value is None:
-            continue
-        if before is None or before[index] is None:
+    if changes is None:
+        return before
+    had = before or ScaleArguments()
+    for (name, value), (_, old) in zip(changes.items(), had.items(), strict=True):
+        if value is not None and old is None:
             raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
-        before = (*before[:index], value, *before[index + 1 :])
-    return before
+    new = {"a": changes.a, "b": changes.b, "c": changes.c, "d": changes.d}
+    return had.replaced(**{name: value for name, value in new.items() if value is not None})
 
 
 def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -15,8 +15,6 @@ cdef Operand *operand_named(Operands *operands, str name) noexcept
 cdef int check_whole(const MatmulFactors *factors) except -1
 cdef void describe_scales(PlanKey *key, Scales scales)
 cdef double real(object value, str name) except? -1.0
-cdef void begin_key(PlanKey *key, int epilogue, int dtype, int compute, bint packed, bint scaled, int64_t tuning, int device) noexcept nogil
-cdef void add_bounds(PlanKey *key, double low, double high) noexcept nogil
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil
 cdef object info(const Operand *operand, bint packed=*)
 cdef object problem_of(const Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)

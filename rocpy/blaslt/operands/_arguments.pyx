@@ -2,13 +2,12 @@
 """The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
 
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
 
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport dispatch_reason
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, PlanKey
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, PlanKey, ScaleSettings
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
@@ -18,13 +17,13 @@ from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt.model.refusals import cast_refused
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.model.settings import ARRAYS
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
 cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
-STAGED = ("a", "b", "c", "bias", "aux", "out")
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
@@ -151,9 +150,10 @@ cdef int check_whole(const MatmulFactors *factors) except -1:
 
 cdef void describe_scales(PlanKey *key, Scales scales):
     """Add kinds and batch axes of the scales to a key."""
-    cdef int64_t word = _SCALE_KINDS[scales.problem.get("scale_a", "")] << 3 | _SCALE_KINDS[scales.problem.get("scale_b", "")]
-    word |= <int64_t>("scale_c" in scales.problem) << 6 | <int64_t>("scale_d" in scales.problem) << 7 | <int64_t>scales.amax << 8
-    key.add(word)
+    cdef ScaleSettings settings
+    settings.a, settings.b = _SCALE_KINDS[scales.problem.get("scale_a", "")], _SCALE_KINDS[scales.problem.get("scale_b", "")]
+    settings.c, settings.d, settings.amax = "scale_c" in scales.problem, "scale_d" in scales.problem, scales.amax
+    key.add_scales(settings)
     for name in ("scale_a_batch", "scale_b_batch"):
         batch = scales.problem.get(name, ())
         key.add(<int64_t>len(batch))
@@ -161,40 +161,14 @@ cdef void describe_scales(PlanKey *key, Scales scales):
             key.add(extent)
 
 
-cdef void begin_key(PlanKey *key, int epilogue, int dtype, int compute, bint packed, bint scaled, int64_t tuning, int device) noexcept nogil:
-    """Start a plan's key. `epilogue` is the place of its row, `compute` one more than its number or 0, `dtype` -1 where none is asked for."""
-    key.size = 0
-    key.add(epilogue | (<int64_t>(dtype & 0xffff) << 8) | (<int64_t>compute << 24) | (<int64_t>packed << 28) | (<int64_t>scaled << 29))
-    key.add(tuning)
-    key.add(device)
-
-
-cdef void add_bounds(PlanKey *key, double low, double high) noexcept nogil:
-    """Add the bounds of a clamp to a key."""
-    cdef int64_t word = 0
-    memcpy(&word, &low, sizeof(word))
-    key.add(word)
-    memcpy(&word, &high, sizeof(word))
-    key.add(word)
-
-
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:
-    """Add what decides a plan: which operands there are, then type, shape and strides of each."""
+    """Add the operands that there are to a key."""
     cdef const Operand *all[6]
-    cdef int64_t present = 0
-    cdef int i, axis
+    cdef int i
     all[0], all[1], all[2], all[3], all[4], all[5] = (&operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out)
     for i in range(6):
         if all[i].ndim >= 0:
-            present |= <int64_t>1 << i
-    key.add(present)
-    for i in range(6):
-        if all[i].ndim < 0:
-            continue
-        key.add((<int64_t>all[i].type << 8) | (<int64_t>all[i].conjugated << 7) | all[i].ndim)
-        for axis in range(all[i].ndim):
-            key.add(all[i].shape[axis])
-            key.add(all[i].strides[axis])
+            key.add_operand(i, all[i][0])
 
 
 cdef object info(const Operand *operand, bint packed=False):
@@ -304,7 +278,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
     if isinstance(b, WeightOperand):
         weight = <WeightSnapshot>(<WeightOperand>b).read()
     operands.packed = weight is not None
-    for i, (name, array) in enumerate(zip(STAGED, (a, b, c, bias, aux, out))):
+    for i, (name, array) in enumerate(zip(ARRAYS, (a, b, c, bias, aux, out))):
         each[i].ndim = -1
         if i == 1 and operands.packed:
             operands.b = weight.operand
@@ -323,7 +297,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                 )
     if out is not None:
         check_out(&operands, &operands.out)
-    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(STAGED)}
+    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(ARRAYS)}
 
 
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):

@@ -10,16 +10,17 @@ from libcpp.atomic cimport atomic
 
 import numpy as np
 
+cimport abi
 from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._core cimport DefaultFpEnvironment, Status
+from rocpy._core cimport DefaultFpEnvironment, Status, c_has
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport StreamContext, borrow_context, release_context
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.runtime cimport device as _device
+from rocpy.runtime._context cimport StreamContext, borrow_context, release_context
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
@@ -46,12 +47,6 @@ cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
     bint packs_type(void *handle, int32_t type)
     bint packs_blocks(void *handle, int32_t type, int64_t m, int64_t k)
     Status create_packed "rocpy::PackedWeight::create"(StreamContext *context, const PackSpec &spec, PackedWeight **out)
-
-cdef extern from "table.hpp" namespace "rocpy" nogil:
-    bint has(const char *function)
-    struct Table:
-        int (*hipGetDevice)(int *device) noexcept nogil
-    Table table
 
 cdef int _CPU = 1  # kDLCPU
 cdef int _NO_TRANSPOSE = 111, _TRANSPOSE = 112  # hipblasOperation_t
@@ -191,7 +186,7 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
         read_matrix(snapshot)
         snapshot.factors = private_copy(scale)
     if _staging.has_own_memory():
-        snapshot.factors = _staging.upload_scales((None, snapshot.factors))[1]
+        snapshot.factors = _staging.upload_scale(snapshot.factors, "scale_b")
     snapshot.bias = private_copy(bias)
     snapshot.checksum = checksum_of(snapshot, bias)
     snapshot.device = device_of(&snapshot.operand)
@@ -223,10 +218,10 @@ cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
             f"scale: got shape {tuple(snapshot.scale.shape)} for a weight of K = {k} and N = {n} with "
             f"layout={snapshot.layout!r}, expected one for "
             "each 32 consecutive elements along K, and K must be a multiple of 32")
-    if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
+    if c_has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
         dense = scales.swapaxes(-1, -2)
         if _staging.needed(dense):
-            dense = _staging.upload_scales((None, dense))[1]
+            dense = _staging.upload_scale(dense, "scale_b")
         _owner = _operand.parse(dense, "scale", &seen)
         # Lines along K: the library's A, transposed, in columns.
         spec.op, spec.rows, spec.columns = _TRANSPOSE, k, n
@@ -269,7 +264,7 @@ cdef int read_matrix(WeightSnapshot snapshot) except -1:
         ours = True
         owner = _operand.parse(source, "w", &view)
     snapshot.copied = ours or view.copied
-    cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
+    cdef bint packs = c_has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
     cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
     if lies is None or (snapshot.version is None and not packs and not ours):
         source = _copies.contiguous(source)
@@ -297,7 +292,7 @@ cdef int read_matrix(WeightSnapshot snapshot) except -1:
 cdef int device_of(const Operand *view) except -1:
     cdef int device = 0
     if view.device_type == _CPU:
-        table.hipGetDevice(&device)
+        abi.hipGetDevice(&device)
         return device
     return view.device_id
 

@@ -9,17 +9,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from rocpy._messages.log import info
-from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.algorithms import LISTED, Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection.stored import Choice, stored_choices
 from rocpy.blaslt.selection.tuning_state import OFF, changed, mode
-
-# Algorithms that are asked for where one is to be found again or a best one to be measured: more than the heuristic
-# ranks, so that hipBLASLt walks its library, which takes milliseconds.
-LISTED = 32
-# All that a library has, for one that the user names.
-ALL = 1 << 14
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

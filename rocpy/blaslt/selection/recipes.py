@@ -8,18 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rocpy import dtypes, platform
+from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, broadcast
 from rocpy.blaslt.model.product_types import find_family, needs_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.errors import UnsupportedError
-
-# A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
-UNFUSED_BIT = 7
-RECIPE_SHIFT = 8
-# Of those: bits 0 and 1 are the bias per row and the scales, then the recipe's place, then these.
-_BLOCKS_BIT, _AMAX_BIT = 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,25 @@ class Recipe:
         before = f"a and b{times} as {self.operands}, " if self.operands else ""
         after = "" if self.scaled else ", then the scales"
         return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """What planning a problem came to.
+
+    Parameters
+    ----------
+    algorithms
+        Of its launch, in the platform's order.
+    copies
+        Names of the arrays that must be copied instead, before it is planned again.
+    recipe
+        The native product that it begins with instead, where the library cannot fuse it.
+    """
+
+    algorithms: list[Algorithm]
+    copies: tuple[str, ...] = ()
+    recipe: Recipe | None = None
 
 
 def working_type(result: str) -> str:
@@ -115,7 +129,7 @@ def recipes(
 
 
 def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
-    """Return the recipes of a problem; their places are what a cached call keeps."""
+    """Return the recipes of a problem."""
     return recipes(
         problem.epilogue,
         problem.a.dtype,
@@ -135,20 +149,6 @@ def _movable_scales(problem: Problem) -> bool:
 def _has_blocks(problem: Problem) -> bool:
     """Whether a and b have scales along K."""
     return "block32" in (problem.scale_a, problem.scale_b)
-
-
-def kind_bits(problem: Problem, position: int) -> int:
-    """Return the bits of a cached call that is done by the problem's recipe of that place."""
-    kind = problem.column_bias | _movable_scales(problem) << 1 | position << 2
-    kind |= _has_blocks(problem) << _BLOCKS_BIT | problem.amax << _AMAX_BIT
-    return 1 << UNFUSED_BIT | kind << RECIPE_SHIFT
-
-
-def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
-    """Return the recipe of a cached call's bits."""
-    kind = bits >> RECIPE_SHIFT
-    flags = (bool(kind >> bit & 1) for bit in (0, 1, _BLOCKS_BIT, _AMAX_BIT))
-    return recipes(epilogue, operand, dtype, *flags)[(kind & (1 << _BLOCKS_BIT) - 1) >> 2]
 
 
 # Functions of which every framework gives the same bits wherever an element lies.

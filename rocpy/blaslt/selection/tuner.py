@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What products ask to be measured, what the tuner asks of a product, and the tuner: registered from above.
+"""What products ask to be measured, and the tuner, which is registered from above.
 
 Planning looks stored choices up in :mod:`rocpy.blaslt.selection.stored` and calls nothing here: a tuner plans.
 """
@@ -10,81 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import Problem
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.model.algorithms import Algorithm
     from rocpy.blaslt.model.tuning_report import TuningReport
 
-__all__ = ["Tunable", "Tuner", "measure", "register", "tuner"]
-
-
-class Tunable(Protocol):
-    """A planned product as the tuner sees it: operations below those that call the tuner."""
-
-    @property
-    def problem(self) -> Problem:
-        """The validated problem."""
-        ...
-
-    @property
-    def launched(self) -> Problem:
-        """The problem that is measured."""
-        ...
-
-    @property
-    def options(self) -> Options:
-        """The options in force."""
-        ...
-
-    @property
-    def stream(self) -> Any:
-        """The stream of the trials, as the user gave it."""
-        ...
-
-    @property
-    def operand_arrays(self) -> dict[str, Any]:
-        """The operands by name."""
-        ...
-
-    @property
-    def scale_values(self) -> tuple[Any, ...] | None:
-        """The scales and amax, as the user gave them."""
-        ...
-
-    def scalars(self) -> dict[str, Any]:
-        """Return alpha and beta as keyword arguments."""
-        ...
-
-    @property
-    def choice(self) -> tuple[Algorithm | None, str]:
-        """The algorithm that is taken, and where the choice came from."""
-        ...
-
-    @property
-    def unfused(self) -> Any:
-        """How it is composed, ``None`` where it is not; the native product inside is tuned instead."""
-        ...
-
-    def _list(self, max_algorithms: int) -> list[Algorithm]:
-        """Plan, and return the algorithms among which it chooses."""
-        ...
-
-    def execute(self, *, out: Any = None, algorithm: Any = None) -> Any:
-        """Compute the product by an algorithm."""
-        ...
-
-    def _select(self, algorithms: list[Algorithm], rank: int) -> None:
-        """Take the algorithm of a rank from now on, and list the algorithms in this order."""
-        ...
-
-    def _prepare(self) -> None:
-        """Do what the first execution of an algorithm would do besides computing."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the plan and the operands."""
-        ...
+__all__ = ["Tuner", "measure", "register", "tuner"]
 
 
 class Tuner(Protocol):
@@ -96,7 +28,7 @@ class Tuner(Protocol):
         """Measure a problem of the function form, unless a stored choice for it can be used."""
         ...
 
-    def tune(self, product: Any, *, budget_ms: float, max_algorithms: int) -> TuningReport:
+    def tune(self, product: PlannedProduct, *, budget_ms: float, max_algorithms: int) -> TuningReport:
         """Measure a planned product's algorithms, store the fastest, and let the product take it."""
         ...
 

@@ -8,17 +8,17 @@ thread or task had a mode of its own.
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_XDECREF, PyObject
 
 from rocpy import platform
 from rocpy.errors import InvalidProblemError
 
 cdef extern from "Python.h":
     int PyContextVar_Get(object variable, PyObject *default, PyObject **value) except -1
-    void Py_DECREF(PyObject *value)
 
 # Nothing; take what was measured; measure what was not.
 OFF, USE, MEASURE = 0, 1, 2
+cdef int _MODES = 3
 
 # -1: the environment's.
 cdef int _process_mode = -1
@@ -39,7 +39,7 @@ cdef int value_of(object variable) except -2:
     try:
         return <object>value
     finally:
-        Py_DECREF(value)
+        Py_XDECREF(value)
 
 
 cdef int shared_mode() except -1:
@@ -56,15 +56,20 @@ cdef int own_mode() except -1:
     return own if own >= 0 else shared_mode()
 
 
+cdef inline int64_t word_of(bint on_trial, int mode) noexcept nogil:
+    """Return a number of its own for each generation, mode, and whether a product is only tried."""
+    return (_generation * 2 + on_trial) * _MODES + mode
+
+
 cdef int64_t tuning_word() except -1:
-    cdef int64_t on_trial = value_of(_on_trial) if _overridden else 0
-    return _generation << 3 | on_trial << 2 | own_mode()
+    cdef bint on_trial = _overridden and value_of(_on_trial) != 0
+    return word_of(on_trial, own_mode())
 
 
 cdef int64_t process_tuning_word() noexcept nogil:
     if _environment_mode < 0:
         return -1
-    return _generation << 3 | (_process_mode if _process_mode >= 0 else _environment_mode)
+    return word_of(False, _process_mode if _process_mode >= 0 else _environment_mode)
 
 
 cdef bint measures() except -1:

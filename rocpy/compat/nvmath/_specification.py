@@ -254,6 +254,6 @@ def _conjugation(qualifiers: Any) -> tuple[bool, bool]:
             "an element for each of a, b and c"
         )
     marks = [bool(mark) for mark in rows["is_conjugate"]]
-    if len(marks) == 3 and marks[2]:
+    if any(marks[2:]):
         raise InvalidProblemError("qualifiers: c cannot be conjugated; conjugate it beforehand")
     return marks[0], marks[1]

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -105,29 +106,6 @@ py::dict symbols() {
   add("rocpy_simt_raise", &rocpy_simt_raise);
   return result;
 }
-
-class Config {
- public:
-  Config(const std::array<int32_t, 3> &grid, const std::array<int32_t, 3> &block, int64_t dynamic_shared_bytes,
-         int64_t shared_limit_bytes, int32_t warp_size, bool debug, bool shuffle, uint64_t seed, int32_t threads,
-         int64_t stack_bytes) {
-    std::memcpy(config_.grid, grid.data(), sizeof config_.grid);
-    std::memcpy(config_.block, block.data(), sizeof config_.block);
-    config_.dynamic_shared_bytes = dynamic_shared_bytes;
-    config_.shared_limit_bytes = shared_limit_bytes;
-    config_.warp_size = warp_size;
-    config_.debug = debug;
-    config_.shuffle = shuffle;
-    config_.seed = seed;
-    config_.threads = threads;
-    config_.stack_bytes = stack_bytes;
-  }
-
-  const rocpy_simt_config &settings() const { return config_; }
-
- private:
-  rocpy_simt_config config_{};
-};
 
 // Arguments as words of 8 bytes, in the order that numba_entry.py reads them in, and what tells their types: addresses
 // of dtypes, which whoever keeps the key must keep alive.
@@ -260,8 +238,8 @@ py::object key_of(const py::tuple &values) {
   return py::bytes(packed.key);
 }
 
-py::object run(const py::dict &entries, const Config &config, const py::tuple &values) {
-  Packed packed(config.settings().debug != 0);
+py::object run(const py::dict &entries, const rocpy_simt_config &config, const py::tuple &values) {
+  Packed packed(config.debug != 0);
   for (const py::handle value : values) {
     if (!packed.add(value.ptr())) return py::none();
   }
@@ -277,8 +255,7 @@ py::object run(const py::dict &entries, const Config &config, const py::tuple &v
   std::unique_ptr<Error> error;
   {
     py::gil_scoped_release released;
-    error =
-        rocpy::simt::launch({function, resumable}, packed.words.data(), config.settings(), std::move(packed.arrays));
+    error = rocpy::simt::launch({function, resumable}, packed.words.data(), config, std::move(packed.arrays));
   }
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
 }
@@ -288,9 +265,24 @@ py::object run(const py::dict &entries, const Config &config, const py::tuple &v
 PYBIND11_MODULE(_simt, module) {
   module.doc() = "GPU threads as fibers: what the kernels of rocpy.cooperative run on where there is no GPU.";
 
-  py::class_<Config>(module, "Config", "Settings of a launch.")
-      .def(py::init<const std::array<int32_t, 3> &, const std::array<int32_t, 3> &, int64_t, int64_t, int32_t, bool,
-                    bool, uint64_t, int32_t, int64_t>(),
+  using Extent = std::array<int32_t, 3>;
+  py::class_<rocpy_simt_config>(module, "Config", "Settings of a launch.")
+      .def(py::init([](const Extent &grid, const Extent &block, int64_t dynamic_shared_bytes,
+                       int64_t shared_limit_bytes, int32_t warp_size, bool debug, bool shuffle, uint64_t seed,
+                       int32_t threads, int64_t stack_bytes) {
+             rocpy_simt_config config{};
+             std::copy(grid.begin(), grid.end(), config.grid);
+             std::copy(block.begin(), block.end(), config.block);
+             config.dynamic_shared_bytes = dynamic_shared_bytes;
+             config.shared_limit_bytes = shared_limit_bytes;
+             config.warp_size = warp_size;
+             config.debug = debug;
+             config.shuffle = shuffle;
+             config.seed = seed;
+             config.threads = threads;
+             config.stack_bytes = stack_bytes;
+             return config;
+           }),
            py::kw_only(), py::arg("grid"), py::arg("block"), py::arg("dynamic_shared_bytes"),
            py::arg("shared_limit_bytes"), py::arg("warp_size"), py::arg("debug"), py::arg("shuffle"), py::arg("seed"),
            py::arg("threads"), py::arg("stack_bytes"));

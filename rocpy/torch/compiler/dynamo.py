@@ -20,6 +20,7 @@ _RUN_AS_THEY_ARE = (
     "rocpy.blaslt.custom.launch",
     "rocpy.blaslt.custom.plan",
     "rocpy.blaslt.custom.strategies",
+    "rocpy.blaslt.front.planned",
     "rocpy.blaslt.selection",
     "rocpy.runtime",
     "rocpy.tuning",

@@ -105,7 +105,11 @@ def _judge_weights(module: nn.Module) -> str:
 def _names(module: Any) -> list[str]:
     first = "gate_up_proj" if getattr(module, "has_gate", True) else "up_proj"
     weights = [first, "down_proj"]
-    return [*weights, *(f"{name}_bias" for name in weights)] if getattr(module, "has_bias", False) else weights
+    return [*weights, *(f"{name}_bias" for name in weights)] if _has_bias(module) else weights
+
+
+def _has_bias(module: Any) -> bool:
+    return bool(getattr(module, "has_bias", False))
 
 
 def describe_experts(module: Any) -> tuple[int, int, int, bool, str, int]:
@@ -114,7 +118,7 @@ def describe_experts(module: Any) -> tuple[int, int, int, bool, str, int]:
     down = weights[1]
     outside, inside = down.shape[1:] if not module.is_transposed else reversed(down.shape[1:])
     dtype = str(down.dtype).removeprefix("torch.")
-    return down.shape[0], outside, inside, len(weights) == 4, dtype, sum(x.numel() for x in weights)
+    return down.shape[0], outside, inside, _has_bias(module), dtype, sum(x.numel() for x in weights)
 
 
 # ---- the class ----

@@ -17,6 +17,7 @@ from rocpy.blaslt.composed import product as _fallback
 from rocpy.blaslt.front.call import run
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.product_call import ProductCall
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.selection.releases import number_of
@@ -60,11 +61,9 @@ def forced(recipe):
     def matmul(a, b, c=None, *, epilogue="default", bias=None, aux=None, alpha=1.0, beta=None, clamp=None, dtype=None):
         like = epilogue, rocpy.dtypes.lookup(a.dtype).name, str(dtype or rocpy.dtypes.lookup(a.dtype).name)
         column = bias is not None and len(bias.shape) == 2 and bias.shape[1] == 1
-        place = _recipes.recipes(*like, column, False).index(recipe)
-        bits = 1 << _recipes.UNFUSED_BIT | (int(column) | place << 2) << _recipes.RECIPE_SHIFT
-        chosen = _recipes.recipe_of(bits, *like)
+        assert recipe in _recipes.recipes(*like, column, False)
         call = ProductCall(a, b, c, bias=bias, aux=aux, alpha=alpha, beta=beta, clamp=clamp)
-        return run(_fallback.Composed(call, chosen, epilogue, like[2], rocpy.Options()))
+        return run(_fallback.Composed(call, recipe, epilogue, like[2], rocpy.Options()))
 
     return matmul
 
@@ -304,10 +303,8 @@ def test_scales_of_composed_products(name, result, epilogue, kind, rng):
         check(mm.execute())
     # By a product that does not apply the scales, as where the library has none for these types.
     key = (epilogue, name, result, False, True)
-    place = next(place for place, recipe in enumerate(_recipes.recipes(*key)) if not recipe.scaled)
-    bits = 1 << _recipes.UNFUSED_BIT | (2 | place << 2) << _recipes.RECIPE_SHIFT
-    scales = (scale_a, scale_b, None, more.get("scale_d"), bool(narrow))
-    recipe = _recipes.recipe_of(bits, epilogue, name, result)
+    recipe = next(recipe for recipe in _recipes.recipes(*key) if not recipe.scaled)
+    scales = ScaleArguments(scale_a, scale_b, d=more.get("scale_d"), amax=narrow)
     call = ProductCall(a, b, bias=given.get("bias"), scales=scales)
     check(run(_fallback.Composed(call, recipe, epilogue, result, rocpy.Options())))
 

@@ -188,6 +188,7 @@ def test_epilogues_of_the_user(programs, refusals, rng, request):
 
 
 def test_a_candidate_that_is_not_launched_is_not_chosen(refusals, rng, tmp_path, monkeypatch):
+    from rocpy.blaslt.front.planned import planned_product
     from rocpy.blaslt.selection import tuning_state as _tuning_state
     from rocpy.tuning import Database, _live, database
 
@@ -196,7 +197,7 @@ def test_a_candidate_that_is_not_launched_is_not_chosen(refusals, rng, tmp_path,
     a, b = rng.standard_normal((64, 128), dtype=np.float32), rng.standard_normal((128, 256), dtype=np.float32)
     calls = iter(range(1 << 30))
     refusals.status = lambda epilogue, rows, columns: INTERNAL if epilogue == RELU and next(calls) == 0 else 0
-    with rocpy.Matmul(a, b, epilogue="relu") as mm:
+    with planned_product(a, b, epilogue="relu") as mm:
         first = mm.plan()[0]
         with pytest.warns(rocpy.RocpyWarning, match="INTERNAL_ERROR"):
             report = _live.tune(mm, budget_ms=50.0)

@@ -8,6 +8,7 @@ from presented import skip_extension
 import rocpy
 from rocpy.blaslt.custom.tile import algorithms, product
 from rocpy.blaslt.engine.program import OPCODES, TileProgram, available
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 
 pytestmark = pytest.mark.skipif(
     not rocpy.platform.current().host_memory,
@@ -151,7 +152,7 @@ def test_integers_that_give_floats():
     skip_extension("int8", dtype="float32", scale_a="scalar", scale_b="scalar")
     a = np.random.default_rng(4).integers(-128, 128, (6, 64), np.int8)
     b = np.random.default_rng(5).integers(-128, 128, (64, 40), np.int8)
-    (wide,) = product(a, b, program=TWICE, dtype="float32", scales=(1.0, 1.0, None, None, False))
+    (wide,) = product(a, b, program=TWICE, dtype="float32", scales=ScaleArguments(1.0, 1.0))
     assert np.array_equal(wide, 2.0 * (a.astype(np.int32) @ b.astype(np.int32)))
 
 
@@ -274,7 +275,7 @@ def test_a_bias_for_each_row(shape):
 def test_what_no_program_can_help_with_is_refused():
     a, b = np.ones((4, 8), np.int8), np.ones((8, 4), np.int8)
     with pytest.raises(rocpy.UnsupportedError, match="scale_a and scale_b: hipBLASLt applies none"):
-        product(a, b, program=TWICE, scales=(2.0, 1.0, None, None, False), dtype="int32")
+        product(a, b, program=TWICE, scales=ScaleArguments(2.0, 1.0), dtype="int32")
 
 
 # In place, broadcast, narrow and wide inputs: read where they lie or copied, whatever part of a vector is left over.

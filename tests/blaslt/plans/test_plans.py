@@ -437,3 +437,28 @@ def test_every_dtype_is_planned():
             mm.plan()
             found = check_outputs(reference(case, arrays), mm.execute(), dtype_of(name))
             assert all(item.ok for item in found.values()), found
+
+
+def test_a_matmul_whose_constructor_failed_is_closed():
+    class Product(rocpy.Matmul):
+        def __init__(self):
+            with pytest.raises(rocpy.InvalidProblemError):
+                super().__init__(np.ones((2, 3)), np.ones((4, 5)))
+
+    mm = Product()
+    assert repr(mm) == "<rocpy.Matmul, closed>"
+    mm.close()
+    for use in (mm.plan, mm.execute, mm.export, mm.__enter__, lambda: mm.problem):
+        with pytest.raises(rocpy.ClosedError):
+            use()
+
+
+def test_products_of_every_kind_have_the_same_class():
+    a = np.ones((4, 4), np.float32)
+    double = rocpy.epilogue(lambda x, factor: x * factor)
+    with rocpy.Matmul(a, a) as plain, rocpy.Matmul(a, a, epilogue=double, epilogue_inputs={"factor": 2.0}) as custom:
+        assert type(plain) is type(custom) is rocpy.Matmul
+        custom.reset_operands(epilogue_inputs={"factor": 3.0})
+        np.testing.assert_array_equal(custom.execute(), 3 * plain.execute())
+        with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs: only custom epilogues"):
+            plain.reset_operands(epilogue_inputs={"factor": 3.0})

@@ -16,7 +16,7 @@ from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.product_call import ProductCall
 
 # What prepares calls, and the planner's first question, which only a call asks.
-PREPARE = ("arrays/copies.py", "arrays/staging.py", "composed/product.py")
+PREPARE = ("arrays/copies.py", "arrays/staging.py", "composed/product.py", "grouped/preparations.py")
 PLANNER = ("selection/choice.py", "candidates_wanted")
 PACKAGE = Path(rocpy.blaslt.__file__).parent
 
@@ -74,6 +74,11 @@ CALLS = {
     "copied operands": (lambda: rocpy.matmul(spaced(A), spaced(B)), A @ B),
     "copied result": (lambda: rocpy.matmul(A, B, out=spaced(np.zeros((6, 5)))), A @ B),
     "composed": (lambda: rocpy.matmul(A, B, epilogue=COMPOSED), composed(A @ B)),
+    "groups": (lambda: rocpy.grouped_matmul(A, np.stack([B, B]), offsets=[0, 2, 6]), A @ B),
+    "copied groups": (
+        lambda: rocpy.grouped_matmul(spaced(A), np.stack([B, B]), offsets=[0, 2, 6], out=spaced(np.zeros((6, 5)))),
+        A @ B,
+    ),
     "composed of copies": (lambda: rocpy.matmul(spaced(A), B, epilogue=COMPOSED), composed(A @ B)),
 }
 

@@ -22,6 +22,8 @@ PAGE = ROOT / "docs" / "developing" / "walk.md"
 FILE = re.compile(r"^\| `((?:rocpy|csrc)/[^`]+)` \|", re.MULTILINE)
 # What a decorator adds to a function is that function's.
 DECORATORS = {"rocpy/_fp_environment.py", "rocpy/_messages/suggestions.py", "rocpy/torch/operators/arithmetic.py"}
+# What groups in CPU memory enter where the device cannot use that, as in test_staging.py.
+STAGES_GROUPS = set() if rocpy.platform.current().host_memory else {"rocpy/blaslt/grouped/preparations.py"}
 CIMPORT = re.compile(r"^from (rocpy[\w.]*) cimport|^from (rocpy[\w.]*) import (\w+)", re.MULTILINE)
 
 
@@ -200,6 +202,14 @@ def tune_a_product_with_an_epilogue(a, b):
         product.autotune(5.0)
 
 
+def multiply_groups_in_arrays(a, b):
+    rocpy.grouped_matmul(a, np.stack([b, b]), offsets=[0, 4, 8])
+
+
+def multiply_groups_that_are_copied(a, b):
+    rocpy.grouped_matmul(a[:, ::-1], np.stack([b, b]), offsets=[0, 4, 8], out=np.empty((16, 16), np.float32)[::2, ::2])
+
+
 def files_of_a_first_call(call, a, b, tmp_path, monkeypatch):
     """Return the files and pairs of a call without a plan, with an empty database, after one that imports all."""
     before = _live.set_budget_ms(5.0)
@@ -223,10 +233,15 @@ def files_of_a_first_call(call, a, b, tmp_path, monkeypatch):
         (call_with_an_epilogue, {"rocpy/epilogues/tracing/trace.py", "rocpy/blaslt/custom/call.pyx"}),
         (execute_with_an_epilogue, {"rocpy/epilogues/tracing/trace.py", "rocpy/blaslt/custom/plan.py"}),
         (tune_on_first_use, {"rocpy/blaslt/front/function.pyx", "rocpy/tuning/_trials.py"}),
-        (tune_a_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
-        (tune_a_composed_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
+        (tune_a_product, {"rocpy/blaslt/front/planned.py", "rocpy/tuning/_trials.py"}),
+        (tune_a_composed_product, {"rocpy/blaslt/front/planned.py", "rocpy/tuning/_trials.py"}),
         (tune_on_first_use_with_an_epilogue, {"rocpy/blaslt/custom/plan.py", "rocpy/tuning/_trials.py"}),
         (tune_a_product_with_an_epilogue, {"rocpy/blaslt/custom/plan.py", "rocpy/tuning/_trials.py"}),
+        (multiply_groups_in_arrays, {"rocpy/blaslt/grouped/function.pyx", *STAGES_GROUPS}),
+        (
+            multiply_groups_that_are_copied,
+            {"rocpy/blaslt/grouped/function.pyx", "rocpy/blaslt/grouped/preparations.py"},
+        ),
     ],
 )
 def test_the_files_that_a_first_call_enters_have_no_circle(call, enters, tmp_path, monkeypatch):

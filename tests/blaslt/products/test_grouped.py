@@ -164,6 +164,25 @@ def test_rows_of_no_group_are_zero_and_out_keeps_them(rng):
     assert np.array_equal(out[2:8], result[2:8])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_out_that_is_written_by_a_copy_keeps_what_no_group_covers(dtype, rng):
+    a, b = normal(rng, 10, 4), normal(rng, 2, 4, 3)
+    wide = np.full((20, 6), 1 / 3, dtype)
+    out = wide[::2, ::2]
+    rocpy.grouped_matmul(a, b, offsets=[2, 5, 8], out=out)
+    np.testing.assert_allclose(out[2:8], np.concatenate([a[2:5] @ b[0], a[5:8] @ b[1]]), rtol=1e-4, atol=1e-5)
+    untouched = np.full(wide.shape, 1 / 3, dtype)
+    untouched[4:16:2, ::2] = wide[4:16:2, ::2]
+    assert np.array_equal(wide, untouched)
+    wide = np.full((6, 20), 1 / 3, dtype)
+    out = wide[::2, ::2]
+    rocpy.grouped_matmul(b.swapaxes(1, 2), a.T, offsets=[2, 5, 8], out=out)
+    np.testing.assert_allclose(out[:, 2:5], (a[2:5] @ b[0]).T, rtol=1e-4, atol=1e-5)
+    untouched = np.full(wide.shape, 1 / 3, dtype)
+    untouched[::2, 4:16:2] = wide[::2, 4:16:2]
+    assert np.array_equal(wide, untouched)
+
+
 def test_strides_of_packed_operands(rng):
     a, b = normal(rng, 9, 6), normal(rng, 3, 6, 5)
     bias = normal(rng, 3, 5)
@@ -192,6 +211,10 @@ def test_strides_of_packed_operands(rng):
         np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
         rocpy.grouped_matmul(a, b, offsets=[0, 2, 4, 9], out=out)
         np.testing.assert_allclose(out[:2], a[:2] @ b[0], rtol=1e-4, atol=1e-4)
+    # A result in columns beside an operand that is copied.
+    out = np.empty((9, 5), np.float32, order="F")
+    rocpy.grouped_matmul(views_a[-1], b, offsets=[0, 2, 4, 9], out=out)
+    np.testing.assert_allclose(out[4:], a[4:] @ b[2], rtol=1e-4, atol=1e-4)
     with pytest.raises(rocpy.UnsupportedError, match="a: "):
         rocpy.grouped_matmul(views_a[-1], b, offsets=[0, 2, 4, 9], options={"copies": "error"})
 

@@ -15,7 +15,7 @@ from presented import skip_without
 import rocpy
 
 FOLDER = Path(__file__).resolve().parents[1]
-PARTS = ("fusion/test_explain.py", "plans/test_plans.py", "scales/test_scales.py")
+PARTS = ("fusion/test_explain.py", "plans/test_plans.py", "plans/test_walk.py", "scales/test_scales.py")
 MORE_PARTS = (
     "fusion/test_supported.py",
     "products/test_complex.py",

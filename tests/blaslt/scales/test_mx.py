@@ -9,6 +9,7 @@ import pytest
 import rocpy
 from rocpy.blaslt.arrays.blocks import dequantized, pack, prepare, unpack
 from rocpy.blaslt.model.packed import Packed
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.testing import evaluate
 from rocpy.testing.cases import MX
 from rocpy.testing.runner import check_outputs, dtype_of, to_torch
@@ -146,7 +147,7 @@ def test_dequantized_operands_of_a_platform_without_blocks(name, kind, rng):
     a, scale_a, b, scale_b = quantized(rng, name, 5, 6, 64, (2,), ())
     wanted = rocpy.dequantize_mx(a, scale_a), rocpy.dequantize_mx(b, scale_b, axis=-2)
     options = rocpy.blaslt.Options()
-    left, right = prepare(a, b, scale_a, scale_b, options)
+    left, right = prepare(a, b, ScaleArguments(scale_a, scale_b), options)
     if kind == "torch":
         torch = pytest.importorskip("torch")
         left, right = (

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 # The driver of hipBLASLt's C ABI: the shared case list, many threads, and, without a sanitizer, what an epilogue allocates.
-set(driver ${CMAKE_CURRENT_LIST_DIR})
 set(testing ${ROCPY_SOURCE_ROOT}/rocpy/testing)
 # With a sanitizer the large cases take too long, and show nothing that the small ones do not.
 set(driver_limit 1e9)
@@ -12,8 +11,8 @@ foreach(set IN ITEMS quick scratch)
   add_custom_command(
     OUTPUT ${driver_${set}}
     BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/driver_${set}.bin
-    COMMAND Python::Interpreter ${driver}/driver_cases.py ${set} --max-flops ${driver_limit} --output ${driver_${set}}
-    DEPENDS ${driver}/driver_cases.py ${testing}/cases.py ${testing}/oracles.py ${testing}/runner.py ${testing}/tolerance.py
+    COMMAND Python::Interpreter ${CMAKE_CURRENT_LIST_DIR}/driver_cases.py ${set} --max-flops ${driver_limit} --output ${driver_${set}}
+    DEPENDS ${CMAKE_CURRENT_LIST_DIR}/driver_cases.py ${testing}/cases.py ${testing}/oracles.py ${testing}/runner.py ${testing}/tolerance.py
     VERBATIM)
 endforeach()
 add_custom_target(driver_cases ALL DEPENDS ${driver_quick} ${driver_scratch})
@@ -24,12 +23,9 @@ if(NOT ROCPY_SANITIZE)
   list(APPEND driver_programs driver_scratch)
 endif()
 foreach(program IN LISTS driver_programs)
-  add_executable(${program} ${driver}/${program}.cpp ${driver}/driver_case.cpp ${driver}/driver_product.cpp)
-  set_target_properties(${program} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-  target_compile_options(${program} PRIVATE -Wall -Wextra)
-  target_link_libraries(${program} PRIVATE rocpy_host_amdhip64 rocpy_host_hipblaslt Threads::Threads)
+  rocpy_cpp_program(driver/${program} driver/driver_case.cpp driver/driver_product.cpp)
+  target_link_libraries(${program} PRIVATE rocpy_host_amdhip64 rocpy_host_hipblaslt)
   add_dependencies(${program} facade_links driver_cases)
-  rocpy_sanitize(${program})
 endforeach()
 
 add_test(NAME driver COMMAND driver ${driver_quick} --max-flops ${driver_limit})

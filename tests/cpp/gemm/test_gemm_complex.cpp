@@ -32,98 +32,132 @@ std::vector<std::complex<T>> random_values(int64_t count, unsigned seed) {
   return values;
 }
 
+// The operands of a case, and what is in the result's memory before.
+template <class T>
+struct Data {
+  using Values = std::vector<std::complex<T>>;
+  static constexpr Type type = sizeof(T) == 4 ? Type::c32 : Type::c64;
+  Case c;
+  int64_t ld_a, ld_b, ld_d, size_a, size_b, size_d;
+  Values a, b, before, bias;
+  std::vector<char> packed;
+
+  explicit Data(const Case &wanted)
+      : c(wanted),
+        ld_a((c.a_by_rows ? c.k : c.m) + 3),
+        ld_b((c.b_by_rows ? c.n : c.k) + 2),
+        ld_d(c.n + 5),
+        size_a(ld_a * (c.a_by_rows ? c.m : c.k)),
+        size_b(ld_b * (c.b_by_rows ? c.k : c.n)),
+        size_d(ld_d * c.m),
+        a(random_values<T>(size_a * c.batch, 1)),
+        b(random_values<T>(size_b * c.batch, 2)),
+        before(random_values<T>(size_d * c.batch, 3)),
+        bias(random_values<T>(c.m + c.n, 4)) {}
+
+  bool shares_b() const { return c.shared_b || c.packed; }
+
+  Problem problem() {
+    Problem p;
+    p.m = c.m;
+    p.n = c.n;
+    p.k = c.k;
+    p.batch = c.batch;
+    p.compute = p.d_type = p.bias_type = p.aux_type = p.a.type = p.b.type = type;
+    p.a.data = a.data();
+    p.a.row_stride = c.a_by_rows ? ld_a : 1;
+    p.a.column_stride = c.a_by_rows ? 1 : ld_a;
+    p.a.batch_stride = size_a;
+    p.a.conjugated = c.a_conjugated;
+    p.b.data = b.data();
+    p.b.row_stride = c.b_by_rows ? ld_b : 1;
+    p.b.column_stride = c.b_by_rows ? 1 : ld_b;
+    p.b.batch_stride = shares_b() ? 0 : size_b;
+    p.b.conjugated = c.b_conjugated;
+    if (c.packed) {
+      packed.resize(packed_bytes(type, type, c.k, c.n) + 64);
+      char *aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64;
+      pack(p.b, type, c.k, c.n, aligned);
+      p.b.data = aligned;
+      p.b.packed = true;
+    }
+    p.c_row_stride = p.d_row_stride = ld_d;
+    p.c_batch_stride = p.d_batch_stride = size_d;
+    p.alpha = c.alpha.real();
+    p.alpha_imaginary = c.alpha.imag();
+    p.beta = c.beta.real();
+    p.beta_imaginary = c.beta.imag();
+    p.has_bias = c.bias != 0;
+    p.bias_per_row = c.bias == 2;
+    p.bias = bias.data();
+    return p;
+  }
+
+  // Whether an element of the result is what it should be, as near as rounding allows.
+  bool is_right(std::complex<double> got, int64_t g, int64_t i, int64_t j) const {
+    std::complex<double> sum = 0;
+    double magnitude = 0;
+    for (int64_t x = 0; x < c.k; x++) {
+      const int64_t of_a = c.a_by_rows ? i * ld_a + x : i + x * ld_a, of_b = c.b_by_rows ? x * ld_b + j : x + j * ld_b;
+      std::complex<double> u = a[size_t(g * size_a + of_a)];
+      std::complex<double> v = b[size_t((shares_b() ? 0 : g * size_b) + of_b)];
+      if (c.a_conjugated) u = std::conj(u);
+      if (c.b_conjugated) v = std::conj(v);
+      sum += u * v;
+      magnitude += 2 * std::abs(u) * std::abs(v);
+    }
+    const std::complex<double> old = before[size_t(g * size_d + i * ld_d + j)];
+    std::complex<double> wanted = c.alpha * sum + c.beta * old;
+    magnitude = std::abs(c.alpha) * magnitude + std::abs(c.beta) * std::abs(old);
+    if (c.bias) {
+      const std::complex<double> added = bias[size_t(c.bias == 2 ? i : j)];
+      wanted += added;
+      magnitude += std::abs(added);
+    }
+    // 2k fused steps (twice the roundings without them), then at most eight more operations, each rounded.
+    const double bound = (4.0 * double(c.k) + 8) * std::numeric_limits<T>::epsilon() / 2 * magnitude;
+    return std::abs(got - wanted) <= bound;
+  }
+
+  // Elements that are wrong, and those between the rows that were written.
+  int count_wrong(const Values &d) const {
+    int wrong = 0;
+    for (int64_t g = 0; g < c.batch; g++) {
+      for (int64_t i = 0; i < c.m; i++) {
+        for (int64_t j = 0; j < ld_d; j++) {
+          const size_t at = size_t(g * size_d + i * ld_d + j);
+          const bool untouched = std::memcmp(&d[at], &before[at], sizeof d[at]) == 0;
+          wrong += j < c.n ? !is_right(d[at], g, i, j) : !untouched;
+        }
+      }
+    }
+    return wrong;
+  }
+};
+
 template <class T>
 std::vector<std::vector<std::complex<T>>> run_case(const Case &c) {
-  const Type type = sizeof(T) == 4 ? Type::c32 : Type::c64;
-  const int64_t ld_a = (c.a_by_rows ? c.k : c.m) + 3, ld_b = (c.b_by_rows ? c.n : c.k) + 2, ld_d = c.n + 5;
-  const int64_t size_a = ld_a * (c.a_by_rows ? c.m : c.k), size_b = ld_b * (c.b_by_rows ? c.k : c.n),
-                size_d = ld_d * c.m;
-  const auto a = random_values<T>(size_a * c.batch, 1), b = random_values<T>(size_b * c.batch, 2);
-  const auto before = random_values<T>(size_d * c.batch, 3), bias = random_values<T>(c.m + c.n, 4);
-  Problem p;
-  p.m = c.m;
-  p.n = c.n;
-  p.k = c.k;
-  p.batch = c.batch;
-  p.compute = p.d_type = p.bias_type = p.aux_type = p.a.type = p.b.type = type;
-  p.a.data = a.data();
-  p.a.row_stride = c.a_by_rows ? ld_a : 1;
-  p.a.column_stride = c.a_by_rows ? 1 : ld_a;
-  p.a.batch_stride = size_a;
-  p.a.conjugated = c.a_conjugated;
-  p.b.data = b.data();
-  p.b.row_stride = c.b_by_rows ? ld_b : 1;
-  p.b.column_stride = c.b_by_rows ? 1 : ld_b;
-  p.b.batch_stride = c.shared_b || c.packed ? 0 : size_b;
-  p.b.conjugated = c.b_conjugated;
-  std::vector<char> packed;
-  if (c.packed) {
-    packed.resize(packed_bytes(type, type, c.k, c.n) + 64);
-    char *aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64;
-    pack(p.b, type, c.k, c.n, aligned);
-    p.b.data = aligned;
-    p.b.packed = true;
-  }
-  p.c_row_stride = p.d_row_stride = ld_d;
-  p.c_batch_stride = p.d_batch_stride = size_d;
-  p.alpha = c.alpha.real();
-  p.alpha_imaginary = c.alpha.imag();
-  p.beta = c.beta.real();
-  p.beta_imaginary = c.beta.imag();
-  p.has_bias = c.bias != 0;
-  p.bias_per_row = c.bias == 2;
-  p.bias = const_cast<std::complex<T> *>(bias.data());
-
+  Data<T> data(c);
+  Problem p = data.problem();
   Candidate candidates[8];
   const int count = rank(p, size_t{1} << 32, 8, candidates);
   CHECK_EQUAL(count, 2);
   std::vector<std::vector<std::complex<T>>> results;
   for (int which = 0; which < count; which++) {
-    auto d = before;  // the product is written over C
+    auto d = data.before;  // the product is written over C
     p.c = p.d = d.data();
     std::vector<char> workspace(candidates[which].workspace_bytes + 256);
     char *aligned = workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256;
     if (candidates[which].workspace_bytes)
       CHECK(!run(candidates[which].id, p, aligned, candidates[which].workspace_bytes - 1));
     CHECK(run(candidates[which].id, p, aligned, candidates[which].workspace_bytes));
-    int bad = 0;
-    for (int64_t g = 0; g < c.batch; g++) {
-      for (int64_t i = 0; i < c.m; i++) {
-        for (int64_t j = 0; j < ld_d; j++) {
-          const size_t at = size_t(g * size_d + i * ld_d + j);
-          if (j >= c.n) {
-            if (std::memcmp(&d[at], &before[at], sizeof d[at]) != 0) bad++;
-            continue;
-          }
-          std::complex<double> sum = 0;
-          double magnitude = 0;
-          for (int64_t x = 0; x < c.k; x++) {
-            std::complex<double> u = a[size_t(g * size_a + i * p.a.row_stride + x * p.a.column_stride)];
-            std::complex<double> v = b[size_t(g * (c.shared_b || c.packed ? 0 : size_b) + x * (c.b_by_rows ? ld_b : 1) +
-                                              j * (c.b_by_rows ? 1 : ld_b))];
-            if (c.a_conjugated) u = std::conj(u);
-            if (c.b_conjugated) v = std::conj(v);
-            sum += u * v;
-            magnitude += 2 * std::abs(u) * std::abs(v);
-          }
-          std::complex<double> wanted = c.alpha * sum + c.beta * std::complex<double>(before[at]);
-          magnitude = std::abs(c.alpha) * magnitude + std::abs(c.beta) * std::abs(std::complex<double>(before[at]));
-          if (c.bias) {
-            wanted += std::complex<double>(bias[size_t(c.bias == 2 ? i : j)]);
-            magnitude += std::abs(std::complex<double>(bias[size_t(c.bias == 2 ? i : j)]));
-          }
-          // 2k fused steps (twice the roundings without them), then at most eight more operations, each rounded.
-          const double bound = (4.0 * double(c.k) + 8) * std::numeric_limits<T>::epsilon() / 2 * magnitude;
-          if (!(std::abs(std::complex<double>(d[at]) - wanted) <= bound)) bad++;
-        }
-      }
-    }
-    if (bad) {
+    const int wrong = data.count_wrong(d);
+    if (wrong) {
       std::fprintf(stderr, "%s: m %lld n %lld k %lld batch %lld: %d elements are wrong\n",
                    algorithm_name(candidates[which].id), (long long)c.m, (long long)c.n, (long long)c.k,
-                   (long long)c.batch, bad);
+                   (long long)c.batch, wrong);
     }
-    CHECK(bad == 0);
+    CHECK(wrong == 0);
     results.push_back(d);
   }
   if (results.size() == 2)

@@ -84,12 +84,12 @@ def environment_table_matches_the_rows(tree: Tree) -> Iterator[str]:
     """The docs' table of variables is made from the rows."""
     page = tree.get(ENVIRONMENT_PAGE, "")
     try:
-        fresh = environment_table.replace(page, environment_table.table(tree[ENVIRONMENT_ROWS]))
+        fresh = environment_table.renew(page, tree[ENVIRONMENT_ROWS])
     except ValueError as error:
         yield f"{ENVIRONMENT_PAGE}: {error}"
         return
     if fresh != page:
-        yield f"{ENVIRONMENT_PAGE}: differs from {ENVIRONMENT_ROWS}; run tools/tables/environment_table.py"
+        yield f"{ENVIRONMENT_PAGE}: differs from {ENVIRONMENT_ROWS}; run `make tables`"
 
 
 @rule(

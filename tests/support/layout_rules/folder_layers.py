@@ -30,7 +30,7 @@ LAYERS = {
         {"__init__"},
     ),
     "rocpy.runtime": (
-        {"_disk_cache", "device"},
+        {"_context", "_disk_cache", "device"},
         {"_allocation", "_capture"},
         {"handles"},
         {"event", "memory"},
@@ -152,6 +152,23 @@ def files_are_in_known_folders(tree: Tree) -> Iterator[str]:
             name, _, rest = below.partition("/")
             if below and (name not in children if rest else folder.startswith("csrc")):
                 yield f"{path}: is in no folder that layout_rules/folder_layers.py knows"
+
+
+# The kinds of planned products, and who may name one: they themselves, and what chooses among them.
+PLANNED_PRODUCTS = {f"rocpy.blaslt.{folder}.plan" for folder in ("native", "composed", "custom")}
+KNOW_THEM = ("rocpy/blaslt/native/", "rocpy/blaslt/composed/", "rocpy/blaslt/custom/", "rocpy/blaslt/front/planned.py")
+
+
+@rule(
+    {"rocpy/blaslt/front/bad.pyx": "from rocpy.blaslt.composed.plan import ComposedProduct\n"},
+    {"rocpy/tuning/bad.py": "def late():\n    from rocpy.blaslt.custom.plan import CustomProduct\n"},
+)
+def kinds_of_planned_products_are_chosen_in_one_file(tree: Tree) -> Iterator[str]:
+    """What holds or measures a planned product does not know its kind."""
+    for path, text in sources(tree):
+        for number, name in imports(path, text) if not path.startswith(KNOW_THEM) else ():
+            if name.startswith(tuple(PLANNED_PRODUCTS)):
+                yield f"{path}:{number}: imports {name}; front/planned.py makes planned products of all kinds"
 
 
 def layer_of(package: str, name: str) -> str:

@@ -2,15 +2,13 @@
 """Rules of csrc: who may include what, who may name a platform, who reads the environment."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from layout_rules.tree import Tree, matching, numbered, rule
 
 C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".def", ".inc")
-SOURCES, HEADERS = (".c", ".h", ".cpp", ".hpp"), (".h", ".hpp")
-MOST_SOURCES = 20  # in a folder of a platform
+HEADERS = (".h", ".hpp")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 VENDOR = re.compile(
     r"^(?:(?:hip|hipblas|hipblaslt|hipblas-common|rccl|rocblas|rocprim|hiprtc|hsa|nccl)/"
@@ -52,17 +50,6 @@ def platform_includes_contract_and_itself(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: a platform includes bare names from csrc/abi or its own folder, not {name!r}"
 
 
-@rule({f"csrc/platforms/host/many/source_{k:02}.cpp": "" for k in range(MOST_SOURCES, -1, -1)})
-def platform_folders_are_small(tree: Tree) -> Iterator[str]:
-    """A folder of a platform holds at most 20 C++ files: beyond that it is two folders."""
-    counts: Counter[PurePosixPath] = Counter()
-    for path, _ in sorted(matching(tree, "csrc/platforms/", suffixes=SOURCES)):
-        folder = PurePosixPath(path).parent
-        counts[folder] += 1
-        if counts[folder] > MOST_SOURCES:
-            yield f"{path}: one of more than {MOST_SOURCES} C++ files in its folder; split that by idea"
-
-
 LAYER = re.compile(r"rocpy_layer\(\s*\w+\s+([\w/]+)")
 LAYERED = ("csrc/core/", "csrc/platforms/host/")
 LIBRARY = re.compile(r"^ROCPY_LIBRARY\((\w+)", re.MULTILINE)
@@ -93,21 +80,28 @@ def csrc_files_are_in_layers(tree: Tree) -> Iterator[str]:
                 yield f"{path}: {root}CMakeLists.txt does not name it"
 
 
-@rule(
-    {"csrc/platforms/host/rccl/bad.hpp": "#pragma once\n", "csrc/platforms/host/hip/bad.hpp": "#pragma once\n"},
-    {"csrc/platforms/host/hip/bad.hpp": "#ifndef BAD_HPP\n#define BAD_HPP\n#endif\n"},
-    {"csrc/platforms/host/hip/bad.h": ""},
-)
+@rule({"csrc/platforms/host/rccl/bad.hpp": "#pragma once\n", "csrc/platforms/host/hip/bad.hpp": "#pragma once\n"})
 def platform_headers_are_one_each(tree: Tree) -> Iterator[str]:
-    """A platform's headers are told apart by name alone, since includes are bare, and have `#pragma once`."""
+    """A platform's headers are told apart by name alone, since includes are bare."""
     seen: dict[str, str] = {}
-    for path, text in sorted(matching(tree, "csrc/platforms/", suffixes=HEADERS)):
-        if not re.search(r"^#pragma once$", text, re.MULTILINE):
-            yield f"{path}: lacks `#pragma once`"
+    for path, _ in sorted(matching(tree, "csrc/platforms/", suffixes=HEADERS)):
         name = "/".join([*path.split("/")[:3], PurePosixPath(path).name])
         if name in seen:
             yield f"{path}: has the name of {seen[name]}; an include of it could mean either"
         seen[name] = path
+
+
+@rule(
+    {"csrc/abi/bad.h": "#ifndef BAD_H\n#define BAD_H\n#endif\n"},
+    {"csrc/device/bad.h": ""},
+    {"tests/cpp/bad.hpp": ""},
+    {"rocpy/jax/bad.hpp": ""},
+)
+def headers_are_read_once(tree: Tree) -> Iterator[str]:
+    """A header has `#pragma once`, and no guard of its own."""
+    for path, text in matching(tree, "csrc/", "rocpy/", "benchmarks/", "tests/cpp/", suffixes=HEADERS):
+        if not re.search(r"^#pragma once$", text, re.MULTILINE):
+            yield f"{path}: lacks `#pragma once`"
 
 
 @rule(

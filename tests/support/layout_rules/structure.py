@@ -91,7 +91,7 @@ def modules_import_no_circle(tree: Tree) -> Iterator[str]:
 
 @rule(
     {f"rocpy/runtime/bad{i}.py": "" for i in range(21)},
-    {f"csrc/abi/bad{i}.cpp": "" for i in range(21)},
+    {f"csrc/platforms/host/os/bad{i}.cpp": "" for i in range(21)},
     {f"tests/unit/bad{i}.py": "" for i in range(21)},
     {f"tools/tables/bad{i}.py": "" for i in range(21)},
     {f"benchmarks/cpp/bad{i}.cpp": "" for i in range(21)},
@@ -112,6 +112,7 @@ def folders_are_small(tree: Tree) -> Iterator[str]:
 
 
 CYTHON = (".py", ".pyx", ".pxd", ".pyi")
+SOURCE_FOLDERS = ("rocpy/", "rocpy_torch_backend/", "csrc/", "tools/", "benchmarks/", "tests/cpp/")
 SOURCES = (*CYTHON, ".c", ".cpp", ".h", ".hpp", ".def", ".inc", ".S", ".sh")
 
 
@@ -234,6 +235,27 @@ def types_are_told_by_class(tree: Tree) -> Iterator[str]:
         for number, line in enumerate(text.splitlines(), 1):
             if TYPE_NAME.search(line.split("#")[0]) and "__main__" not in line and path not in NAMED_TYPES:
                 yield f"{path}:{number}: tests a type by its name: {line.strip()}"
+
+
+# Tuples that were told apart by their length, and read by position, before they were classes.
+LENGTH = r"\blen\([\w.]*(?:scales|runs?)\)"
+BY_NUMBER = re.compile(rf"{LENGTH}\s*(?:[=!]=|[<>]=?|(?:not )?in\b)|(?:[=!]=|[<>]=?)\s*{LENGTH}")
+BY_POSITION = re.compile(r"\bscales\[-?[\d:]")
+
+
+@rule(
+    {"rocpy/runtime/bad.pyx": "if scales is None or len(scales) == 5:\n    pass\n"},
+    {"rocpy/runtime/bad.py": "def f(call):\n    return 'packed' if 4 == len(call.run) else ''\n"},
+    {"rocpy/runtime/bad.py": "def f(scales):\n    return scales[4]\n"},
+    {"rocpy/runtime/bad.pyx": "more = scales[5:]\n"},
+)
+def scales_and_runs_are_told_by_class(tree: Tree) -> Iterator[str]:
+    """The scales of a call and the runs of its groups are classes, read by name; their number tells nothing."""
+    for path, text in sources(tree):
+        for number, line in enumerate(text.splitlines(), 1) if path.endswith((".py", ".pyx")) else ():
+            code = line.split("#")[0]
+            if BY_NUMBER.search(code) or BY_POSITION.search(code):
+                yield f"{path}:{number}: tells scales or runs by number or position: {line.strip()}"
 
 
 # Each list of exceptions, and the rule that it is of.

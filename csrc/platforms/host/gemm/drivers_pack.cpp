@@ -44,7 +44,7 @@ struct PackTasks {
           kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride, count, columns,
                                               static_cast<int>(width), out, width);
         } else {
-          right.pack(0, elements, x, j, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out), width);
+          right.pack({0, elements, x, j, count, columns}, static_cast<int>(width), reinterpret_cast<T *>(out), width);
         }
       }
     }

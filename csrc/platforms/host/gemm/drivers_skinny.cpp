@@ -115,7 +115,7 @@ struct Skinny {
       const Operand<T> operand(m, rows, p.k);
       for (int64_t i = 0; i < few; i += group_rows) {
         const int group = static_cast<int>(smaller(group_rows, few - i));
-        operand.pack(g, p.k, x0, i, count, group, group, held + i * count, group);
+        operand.pack({g, p.k, x0, i, count, group}, group, held + i * count, group);
       }
       return;
     }
@@ -132,22 +132,20 @@ struct Skinny {
     return static_cast<const uint8_t *>(m.scale.data) + g * m.scale.batch_stride + line * (p.k / kBlockDepth);
   }
 
-  // Dot products of the large matrix's lines [first, first + count) from x0 on, `depth` long.
-  void dot(int64_t g, int64_t first, int64_t x0, int64_t depth, const T *held, int64_t group, int64_t count, T *out,
-           int64_t out_few, int64_t out_many) const {
+  // Dot products of the `group` rows that call.a holds with the large matrix's lines from the first-th on, from x0 on.
+  void dot(int64_t g, int64_t first, int64_t x0, int64_t group, DotCall<T> call) const {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
-    const char *from = offset(m.data, m.type, g * m.batch_stride + first * many_stride + x0 * x_stride);
+    call.b = offset(m.data, m.type, g * m.batch_stride + first * many_stride + x0 * x_stride);
+    call.b_stride = many_stride;
     if constexpr (std::is_same_v<T, float>) {
       if (staged(m)) {
-        const int64_t line_bytes = many_stride * kBits[static_cast<int>(m.type)] / 8;
-        return kernel.blocks[block_index(m.type)].dot[group](
-            depth, held, kHeldStride, reinterpret_cast<const uint8_t *>(from), line_bytes,
-            line_scales(m, g, first) + x0 / kBlockDepth, p.k / kBlockDepth, count, out, out_few, out_many, x0 == 0);
+        call.b_stride = many_stride * kBits[static_cast<int>(m.type)] / 8;
+        const uint8_t *scales = line_scales(m, g, first) + x0 / kBlockDepth;
+        return kernel.blocks[block_index(m.type)].dot[group]({call, scales, p.k / kBlockDepth});
       }
     }
-    kernel.elements[element_index(m.type)]->dot[group](depth, held, kHeldStride, from, many_stride, count, out, out_few,
-                                                       out_many, x0 == 0);
+    kernel.elements[element_index(m.type)]->dot[group](call);
   }
 
   void run(int64_t index) const {
@@ -177,8 +175,16 @@ struct Skinny {
         for (int64_t j = 0; j < count; j += kDotColumns) {
           for (int64_t i = 0; i < few; i += group_rows) {
             const int64_t group = smaller(group_rows, few - i);
-            dot(g, first + j, x0, depth, held + i * kHeldStride, group, smaller(kDotColumns, count - j),
-                acc + i * out_few + j * out_many, out_few, out_many);
+            DotCall<T> call{};
+            call.k = depth;
+            call.a = held + i * kHeldStride;
+            call.a_stride = kHeldStride;
+            call.n = smaller(kDotColumns, count - j);
+            call.out = acc + i * out_few + j * out_many;
+            call.out_row = out_few;
+            call.out_column = out_many;
+            call.first = x0 == 0;
+            dot(g, first + j, x0, group, call);
           }
         }
         continue;
@@ -187,9 +193,9 @@ struct Skinny {
       for (int64_t x = 0; x < depth; x += burst) {
         for (int64_t i = 0; i < few; i += group_rows) {
           const int64_t group = smaller(group_rows, few - i);
-          elements.wide[group](smaller(burst, depth - x), held + i * steps + values_of(x, kernel.group) * group, group,
-                               offset(from, m.type, x * x_stride), x_stride, count, acc + i * padded, padded,
-                               x0 + x == 0);
+          const T *rows_of_few = held + i * steps + values_of(x, kernel.group) * group;
+          elements.wide[group]({smaller(burst, depth - x), rows_of_few, group, offset(from, m.type, x * x_stride),
+                                x_stride, count, acc + i * padded, padded, x0 + x == 0});
         }
       }
     }
@@ -198,8 +204,8 @@ struct Skinny {
       partial = sums + (rows ? g : g * chunks + block) * p.n + (rows ? first : 0);
       for (int64_t j = 0; j < (rows ? count : few); j++) partial[j] = 0;
     }
-    if (rows) return epilogue(finish, acc, padded, g, 0, first, few, count, partial);
-    if (dots) return epilogue(finish, acc, padded, g, first, 0, count, few, partial);
+    if (rows) return epilogue(finish, acc, padded, {g, 0, first, few, count}, partial);
+    if (dots) return epilogue(finish, acc, padded, {g, first, 0, count, few}, partial);
     alignas(64) T transposed[64 * 32];
     const int64_t transposed_width = round_up(few, lanes);
     for (int64_t i = 0; i < count; i += 64) {
@@ -208,7 +214,7 @@ struct Skinny {
         for (int64_t c = 0; c < few; c++) transposed[r * transposed_width + c] = acc[c * padded + i + r];
         for (int64_t c = few; c < transposed_width; c++) transposed[r * transposed_width + c] = 0;
       }
-      epilogue(finish, transposed, transposed_width, g, first + i, 0, part, few, partial);
+      epilogue(finish, transposed, transposed_width, {g, first + i, 0, part, few}, partial);
     }
   }
 

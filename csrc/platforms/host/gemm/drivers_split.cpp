@@ -43,7 +43,7 @@ struct Join {
       partial = sums + (g * blocks(p) + block) * p.n;
       for (int64_t j = 0; j < p.n; j++) partial[j] = 0;
     }
-    epilogue(finish, tile, padded, g, i0, 0, end - i0, p.n, partial);
+    epilogue(finish, tile, padded, {g, i0, 0, end - i0, p.n}, partial);
   }
 
   static int64_t block_rows(const Problem &p) { return larger(1, kTileValues / larger(1, p.n)); }

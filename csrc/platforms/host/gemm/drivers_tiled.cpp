@@ -7,7 +7,7 @@
 #include "blocking.hpp"
 #include "blocks.hpp"
 #include "drivers.hpp"
-#include "expression.hpp"
+#include "epilogue_matrices.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -48,52 +48,27 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Matrices that the epilogue reads as well as the sums. A tile's part of them is a few bytes of many rows, far apart,
-// which no hardware fetches ahead.
-struct EpilogueMatrices {
-  struct Matrix {
-    const char *data;
-    int64_t row_bytes, column_bytes, batch_bytes;
-  };
-  Matrix matrices[kMostInputs + 2];
-  int count = 0, pairs = 1;
+// One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
+// them.
+template <class T>
+struct Pass {
+  int64_t g, elements;        // the batch entry, and its elements along k
+  int64_t first_tile, tiles;  // of rows
+  int64_t x0, count;
+  bool last;  // then the sums are complete
+  const T *a;
+};
 
-  explicit EpilogueMatrices(const Problem &p) {
-    const auto add = [this](const void *data, Type type, int64_t row, int64_t column, int64_t batch) {
-      const int64_t size = static_cast<int64_t>(size_of(type));
-      if (row != 0 && column == 1)
-        matrices[count++] = {static_cast<const char *>(data), row * size, size, batch * size};
-    };
-    if (p.beta != 0) add(p.c, p.d_type, p.c_row_stride, 1, p.c_batch_stride);
-    if (p.aux == Aux::load) add(p.aux_data, p.aux_type, p.aux_row_stride, 1, p.aux_batch_stride);
-    if (!p.program) return;
-    const Program &program = *p.program->program;
-    pairs = program.pairs ? 2 : 1;
-    for (int i = 0; i < program.input_count; i++) {
-      const ProgramOperand &one = program.inputs[i];
-      const int64_t down = p.program_transposed ? one.column_stride : one.row_stride;
-      const int64_t right = p.program_transposed ? one.row_stride : one.column_stride;
-      add(p.program->inputs[i], one.type, down, right, one.batch_stride);
-    }
-  }
-
-  const char *at(int m, int64_t g, int64_t i, int64_t j) const {
-    const Matrix &one = matrices[m];
-    return one.data + g * one.batch_bytes + i * one.row_bytes + j / pairs * one.column_bytes;
-  }
-
-  // What a tile will read of the matrices from the first-th on, into the outer caches: its rows may all fall on one
-  // set of the innermost.
-  void fetch(int first, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t width) const {
-    for (int m = first; m < count; m++) {
-      const Matrix &matrix = matrices[m];
-      const char *from = at(m, g, i, j);
-      const int64_t bytes = (width / pairs) * matrix.column_bytes;
-      for (int64_t r = 0; r < rows; r++, from += matrix.row_bytes) {
-        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(from + b, 0, 2);
-      }
-    }
-  }
+// The rows of b that a pass multiplies, of one panel: its first column, and where the tiles find them. What follows is
+// fetched meanwhile, a row at a time.
+struct PanelRows {
+  int64_t j;
+  const void *data;
+  int64_t stride;
+  int element;
+  const char *next;
+  int64_t next_step;
+  bool fetch_next;
 };
 
 template <class T>
@@ -135,27 +110,26 @@ struct Tiled {
     a_in_place = !thin && blocks.a_in_place;
   }
 
-  void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last,
-             const void *b, int64_t b_stride, int element, T *acc, const char *next, int64_t next_step,
-             bool fetch_next) const {
-    const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - j);
-    const int vectors = element >= kTileElementTypes || width > lanes ? 2 : 1;
+  // A pass over one panel; acc holds the sums of its tiles between passes.
+  void panel(const Pass<T> &pass, const PanelRows &b, T *acc) const {
+    const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - b.j), count = pass.count;
+    const int vectors = b.element >= kTileElementTypes || width > lanes ? 2 : 1;
     alignas(64) T buffer[kMaxTileRows * 64];
     alignas(64) T correction[64];
-    if (kernel.correct) kernel.correct(count, static_cast<const T *>(b), b_stride, correction);
+    if (kernel.correct) kernel.correct(count, static_cast<const T *>(b.data), b.stride, correction);
+    // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
+    const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
+    const int part = kernel.masks && rest > 0 ? rest : whole;
+    const bool to_d = pass.last && plain && part == rest;
     int64_t shares = 1;
-    while (2 * shares <= tiles && count >= kSharedRows) shares *= 2;
-    // Of a narrow product the rows of the next block follow: as one stretch where they are adjacent, or else the
-    // beginning of each.
-    const bool follow_rows = a_in_place && blocks.panels <= 2 && !fetch_next;
-    const int64_t block_rows = blocks.block_tiles * blocks.tile_rows;
-    const int64_t row_step = p.a.row_stride == count ? 128 : p.a.row_stride * static_cast<int64_t>(sizeof(T));
-    for (int64_t t = 0; t < tiles; t++) {
-      const int64_t i = (first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
+    while (2 * shares <= pass.tiles && count >= kSharedRows) shares *= 2;
+    for (int64_t t = 0; t < pass.tiles; t++) {
+      const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
+      const Region region{pass.g, i, b.j, rows, width};
       T *tile = acc + t * blocks.tile_rows * kernel.tile_columns;
-      const T *in = x0 ? tile : nullptr;
+      const T *in = pass.x0 ? tile : nullptr;
       int64_t stride = kernel.tile_columns, in_stride = stride;
-      if (kernel.correct && !x0) {
+      if (kernel.correct && !pass.x0) {
         in = correction;
         in_stride = 0;
       } else if (kernel.correct) {
@@ -163,49 +137,56 @@ struct Tiled {
           for (int64_t c = 0; c < stride; c++) tile[r * stride + c] = sum_of(tile[r * stride + c], correction[c]);
         }
       }
-      // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
-      const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
-      const int part = kernel.masks && rest > 0 ? rest : whole;
-      const bool to_d = last && plain && part == rest;
       if (to_d) {
-        tile = static_cast<T *>(p.d) + g * p.d_batch_stride + i * p.d_row_stride + j;
+        tile = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + i * p.d_row_stride + b.j;
         stride = p.d_row_stride;
-      } else if (last) {
+      } else if (pass.last) {
         tile = buffer;
       }
-      const T *rows_of_a =
-          a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
-      // The tiles of a panel fetch the next one together: one alone would wait for it. Where the epilogue reads
-      // matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all at once it
-      // would hold up the tile's own loads.
-      const bool reads_matrices = last && epilogue_matrices.count;
-      const bool fetch = fetch_next && (reads_matrices ? t == 0 : t < shares);
-      const bool fetch_matrices = !fetch && reads_matrices && count >= rows && element < kElementTypes;
-      const char *from = fetch ? next : static_cast<const char *>(b);
-      int64_t step = fetch ? next_step : 0, pace = 0;
-      if (fetch && !reads_matrices) {
-        from += t * (count / shares) * next_step;
-        pace = shares - 1;
-      }
-      if (!fetch && follow_rows && i + block_rows < p.m) {
-        from = reinterpret_cast<const char *>(rows_of_a + block_rows * p.a.row_stride);
-        step = row_step;
-      }
-      if (fetch_matrices) {
-        from = epilogue_matrices.at(0, g, i, j);
-        step = epilogue_matrices.matrices[0].row_bytes;
-        while (2 * pace + 2 <= count / rows) pace = 2 * pace + 1;
-      }
-      if (last) epilogue_matrices.fetch(fetch_matrices ? 1 : 0, g, i, j, rows, width);
-      const auto run_tile =
-          element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows] : thin_tile(element, rows);
-      run_tile({count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, step, pace, part,
-                to_d ? part : whole});
-      if (last && !to_d) {
-        epilogue(finish, tile, stride, g, i, j, rows, width,
-                 sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
+      const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
+      const Fetch fetch = fetch_of(pass, b, t, shares, region, rows_of_a);
+      if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
+      const auto run_tile = b.element < kTileElementTypes ? kernel.tile[b.element][vectors - 1][!a_in_place][rows]
+                                                          : thin_tile(b.element, rows);
+      run_tile({count, rows_of_a, p.a.row_stride, b.data, b.stride, in, in_stride, tile, stride, fetch.from, fetch.step,
+                fetch.pace, part, to_d ? part : whole});
+      if (pass.last && !to_d) {
+        epilogue(finish, tile, stride, region,
+                 sums ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr);
       }
     }
+  }
+
+  // What a tile fetches while it multiplies, as TileCall says. `matrix`: the first of those that the epilogue reads.
+  struct Fetch {
+    const char *from;
+    int64_t step, pace;
+    bool matrix;
+  };
+
+  // The tiles of a panel fetch the next one together, in as many `shares`: one alone would wait for it. Where the
+  // epilogue reads matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all
+  // at once it would hold up the tile's own loads.
+  Fetch fetch_of(const Pass<T> &pass, const PanelRows &b, int64_t t, int64_t shares, const Region &region,
+                 const T *rows_of_a) const {
+    const bool reads_matrices = pass.last && epilogue_matrices.count;
+    if (b.fetch_next && (reads_matrices ? t == 0 : t < shares)) {
+      if (reads_matrices) return {b.next, b.next_step, 0, false};
+      return {b.next + t * (pass.count / shares) * b.next_step, b.next_step, shares - 1, false};
+    }
+    if (reads_matrices && pass.count >= region.rows && b.element < kElementTypes) {
+      int64_t pace = 0;
+      while (2 * pace + 2 <= pass.count / region.rows) pace = 2 * pace + 1;
+      return {epilogue_matrices.at(0, region), epilogue_matrices.matrices[0].row_bytes, pace, true};
+    }
+    // Of a narrow product the rows of the next block follow: as one stretch where they are adjacent, or else the
+    // beginning of each.
+    const int64_t block_rows = blocks.block_tiles * blocks.tile_rows;
+    if (a_in_place && blocks.panels <= 2 && !b.fetch_next && region.i + block_rows < p.m) {
+      const int64_t step = p.a.row_stride == pass.count ? 128 : p.a.row_stride * static_cast<int64_t>(sizeof(T));
+      return {reinterpret_cast<const char *>(rows_of_a + block_rows * p.a.row_stride), step, 0, false};
+    }
+    return {static_cast<const char *>(b.data), 0, 0, false};
   }
 
   // Elements beyond those that have a table of their own are of panels packed with block scales.
@@ -217,18 +198,17 @@ struct Tiled {
   }
 
   // A pass over one panel that was packed with its block scales.
-  void block_panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t q, int64_t x0, int64_t count,
-                   bool last, T *sliver, T *acc) const {
+  void block_panel(const Pass<T> &pass, int64_t q, T *sliver, T *acc) const {
     if constexpr (std::is_same_v<T, float>) {
       const int64_t width = kernel.tile_columns, bytes = bytes_of_block(p.b.type, width);
       const int index = block_index(p.b.type);
       const char *b = static_cast<const char *>(panels) + q * (p.k / kBlockDepth) * bytes;
       if (!thin) {
-        kernel.blocks[index].widen(b, x0, count, sliver);
-        return panel(g, a, first_tile, tiles, q * width, x0, count, last, sliver, width, 0, acc, b, 0, false);
+        kernel.blocks[index].widen(b, pass.x0, pass.count, sliver);
+        return panel(pass, {q * width, sliver, width, 0, b, 0, false}, acc);
       }
-      b += x0 / kBlockDepth * bytes;
-      panel(g, a, first_tile, tiles, q * width, x0, count, last, b, width, kElementTypes + index, acc, b, 0, false);
+      b += pass.x0 / kBlockDepth * bytes;
+      panel(pass, {q * width, b, width, kElementTypes + index, b, 0, false}, acc);
     }
   }
 
@@ -246,141 +226,153 @@ struct Tiled {
   }
 
   // A pass of such a product over panels that are full, the first of which holds the columns from j on.
-  void strip(int64_t g, const T *a, int64_t j, int64_t x0, int64_t count, bool last, const char *b,
-             int64_t panel_stride, T *acc) const {
+  void strip(const Pass<T> &pass, int64_t j, const char *b, int64_t panel_stride, T *acc) const {
     const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
     const Strips<T> &strips = kernel.elements[element_index(panel_type)]->strips;
     alignas(64) T buffer[kMaxStripRows * kMostStripColumns];
     T *out = acc;
     int64_t stride = width, panel = rows * width;
-    if (last) {
+    if (pass.last) {
       panel = width;
       stride = plain ? p.d_row_stride : strips.panels[rows] * width;
-      out = plain ? static_cast<T *>(p.d) + g * p.d_batch_stride + j : buffer;
+      out = plain ? static_cast<T *>(p.d) + pass.g * p.d_batch_stride + j : buffer;
     }
-    strips.kernel[rows](count, a, b, panel_stride, x0 ? acc : nullptr, width, rows * width, out, stride, panel);
-    if (last && !plain) {
-      epilogue(finish, out, stride, g, 0, j, rows, strips.panels[rows] * width, sums ? sums_of(g, 0) + j : nullptr);
+    strips.kernel[rows](
+        {pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride, panel});
+    if (pass.last && !plain) {
+      epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
+               sums ? sums_of(pass.g, 0) + j : nullptr);
     }
   }
 
-  // Copies rows [i0, end_row) of a, tile by tile. Where they are adjacent, tiles share the cache lines of a column, and
-  // far apart as columns are few of them stay in the innermost cache: some columns for all tiles, then the next.
-  void pack_left(int64_t g, int64_t elements, int64_t x0, int64_t count, int64_t i0, int64_t end_row,
-                 T *a_block) const {
+  // Copies a's rows of a pass, tile by tile. Where they are adjacent, tiles share the cache lines of a column, and far
+  // apart as columns are few of them stay in the innermost cache: some columns for all tiles, then the next.
+  void pack_left(const Pass<T> &pass, T *a_block) const {
+    const int64_t i0 = pass.first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + pass.tiles * blocks.tile_rows);
     const bool adjacent = p.a.row_stride == 1 && kernel.group == 1 && !staged(p.a);
-    const int64_t columns = adjacent ? kColumnsTogether : count;
-    for (int64_t x = 0; x < count; x += columns) {
-      const int64_t some = smaller(columns, count - x);
+    const int64_t columns = adjacent ? kColumnsTogether : pass.count;
+    for (int64_t x = 0; x < pass.count; x += columns) {
+      const int64_t some = smaller(columns, pass.count - x);
       for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
         const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
-        left.pack(g, elements, x0 + x, i, some, rows, rows, a_block + (i - i0) * count + x * rows, rows);
+        left.pack({pass.g, pass.elements, pass.x0 + x, i, some, rows}, rows, a_block + (i - i0) * pass.count + x * rows,
+                  rows);
       }
     }
   }
 
-  // Copies rows [x0, x0 + count) of the panels from the q-th on to where they lie `panel_stride` apart.
-  void pack_right(int64_t g, int64_t elements, int64_t x0, int64_t count, int64_t q, int64_t together, T *to,
-                  int64_t panel_stride) const {
-    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? kRowsTogether : count;
-    for (int64_t x = 0; x < count; x += rows) {
+  // Copies a pass's rows of `together` panels from the q-th on to where they lie `panel_stride` apart.
+  void pack_right(const Pass<T> &pass, int64_t q, int64_t together, T *to, int64_t panel_stride) const {
+    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? kRowsTogether : pass.count;
+    for (int64_t x = 0; x < pass.count; x += rows) {
       for (int64_t t = 0; t < together; t++) {
         const int64_t j = (q + t) * width, columns = smaller(width, p.n - j);
         const int padded = static_cast<int>(columns > lanes || kernel.correct ? width : lanes);
-        right.pack(g, elements, x0 + x, j, smaller(rows, count - x), static_cast<int>(columns), padded,
-                   to + t * panel_stride + x * width, width);
+        right.pack({pass.g, pass.elements, pass.x0 + x, j, smaller(rows, pass.count - x), static_cast<int>(columns)},
+                   padded, to + t * panel_stride + x * width, width);
       }
     }
   }
 
   T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
 
+  // Panels [first, end) of a task, and the thread's memory: for the panels that are copied, and for the sums between
+  // passes.
+  struct Panels {
+    int64_t first, end;
+    T *copies;
+    int64_t copy_values;
+    T *acc;
+  };
+
+  // A pass over panels of b that were packed, from the q-th on; returns how many.
+  int64_t packed_panels(const Pass<T> &pass, const Panels &task, int64_t q, T *acc) const {
+    const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
+    const int64_t row_bytes = width * static_cast<int64_t>(size_of(panel_type)), together = strip_panels();
+    const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
+    const char *b = static_cast<const char *>(panels) + packed_row * row_bytes;
+    if (together > 1 && q + together <= task.end && j + together * width <= p.n) {
+      strip(pass, j, b, depth * width, acc);
+      return together;
+    }
+    const bool more = pass.tiles > 1 && q + 1 < task.end;
+    const char *next = b + (more ? depth : kRowsAhead) * row_bytes;
+    PanelRows rows{j, b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
+    if (rows.element >= kTileElementTypes && !thin) {
+      const int columns = static_cast<int>(width);
+      kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
+      rows.data = task.copies;
+      rows.element = 0;
+    }
+    panel(pass, rows, acc);
+    return 1;
+  }
+
+  // A pass over a panel of b as it is. It is copied where several row tiles use it: its rows lie then side by side and
+  // in one cache. Copies fetch ahead themselves; fetching a panel by its tiles as well was slower.
+  void unpacked_panel(const Pass<T> &pass, const Panels &task, int64_t q, T *acc) const {
+    const int64_t width = kernel.tile_columns, lanes = width / 2, j = q * width, columns = smaller(width, p.n - j);
+    const int64_t size = static_cast<int64_t>(size_of(p.b.type)), row_bytes = p.b.row_stride * size;
+    const int element = element_index(p.b.type);
+    const bool adjacent = p.b.column_stride == 1;
+    const bool copy = !adjacent || pass.tiles > 2 || element >= kTileElementTypes || !in_tiles;
+    const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
+                    (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
+    PanelRows rows{j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
+    if (copy || (!kernel.masks && columns != width && columns != lanes)) {
+      const int64_t group = copy && adjacent && !staged(p.b) ? kPanelsTogether : 1, turn = (q - task.first) % group;
+      if (turn == 0) pack_right(pass, q, smaller(group, task.end - q), task.copies, task.copy_values);
+      rows.data = task.copies + turn * task.copy_values;
+      rows.stride = width;
+      rows.element = 0;
+    }
+    panel(pass, rows, acc);
+  }
+
   void run(int64_t index) const {
     const int64_t chunk = first_chunk + index % chunks, block = index / chunks % blocks.blocks;
-    const int64_t g = first_entry + index / chunks / blocks.blocks;
-    const int64_t elements = g == p.batch - 1 ? last_k : k, depth_of_entry = values_of(elements, kernel.group);
-    const int64_t first_tile = block * blocks.block_tiles,
-                  tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
-    const int64_t first_panel = chunk * blocks.chunk_panels,
-                  end_panel = smaller(first_panel + blocks.chunk_panels, blocks.panels);
-    const int64_t width = kernel.tile_columns, lanes = width / 2;
-    const int64_t i0 = first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + tiles * blocks.tile_rows);
-    if (sums) {
-      T *row = sums_of(g, block);
-      for (int64_t j = first_panel * width; j < smaller(p.n, end_panel * width); j++) row[j] = 0;
-    }
+    Pass<T> pass{};
+    pass.g = first_entry + index / chunks / blocks.blocks;
+    pass.elements = pass.g == p.batch - 1 ? last_k : k;
+    pass.first_tile = block * blocks.block_tiles;
+    pass.tiles = smaller(blocks.block_tiles, blocks.tiles - pass.first_tile);
+    const int64_t depth = values_of(pass.elements, kernel.group), width = kernel.tile_columns;
+    const int64_t tile_values = pass.tiles * blocks.tile_rows * width;
 
     Scratch scratch;
     T *a_block = scratch.at<T>(0);
-    const int64_t a_values = round_up(tiles * blocks.tile_rows * blocks.depth + 64, 64);
-    T *sliver = a_block + a_values;
-    const int64_t sliver_values = blocks.depth * width;
-    T *acc = sliver + (panels ? 1 : kPanelsTogether) * sliver_values;
-
-    const char *a_data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
-    const char *b_data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
-    const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)),
-                  panel_size = static_cast<int64_t>(size_of(panel_type));
-    // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache. Copies fetch
-    // ahead themselves; fetching a panel by its tiles as well was slower.
-    const int b_element = element_index(p.b.type), panel_element = element_index(panel_type);
-    const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2 || b_element >= kTileElementTypes || !in_tiles);
-    const int64_t group = copy && p.b.column_stride == 1 && !staged(p.b) ? kPanelsTogether : 1;
-    int64_t x0 = 0;
+    Panels task{};
+    task.first = chunk * blocks.chunk_panels;
+    task.end = smaller(task.first + blocks.chunk_panels, blocks.panels);
+    task.copies = a_block + round_up(pass.tiles * blocks.tile_rows * blocks.depth + 64, 64);
+    task.copy_values = blocks.depth * width;
+    task.acc = task.copies + (panels ? 1 : kPanelsTogether) * task.copy_values;
+    if (sums) {
+      T *row = sums_of(pass.g, block);
+      for (int64_t j = task.first * width; j < smaller(p.n, task.end * width); j++) row[j] = 0;
+    }
+    const T *rows_of_a = nullptr;
+    if (a_in_place) {
+      const int64_t at = pass.g * p.a.batch_stride + pass.first_tile * blocks.tile_rows * p.a.row_stride;
+      rows_of_a = static_cast<const T *>(p.a.data) + at;
+    }
     do {
-      const int64_t count = smaller(blocks.depth, depth_of_entry - x0);
-      const bool last = x0 + count == depth_of_entry;
-      const T *a = a_block;
-      if (a_in_place) {
-        a = reinterpret_cast<const T *>(a_data) + i0 * p.a.row_stride + x0;
-      } else {
-        pack_left(g, elements, x0, count, i0, end_row, a_block);
-      }
-      const int64_t together = strip_panels();
-      for (int64_t q = first_panel; q < end_panel; q++) {
-        const int64_t j = q * width;
-        T *tiles_of_panel = acc + (q - first_panel) * tiles * blocks.tile_rows * width;
+      pass.count = smaller(blocks.depth, depth - pass.x0);
+      pass.last = pass.x0 + pass.count == depth;
+      pass.a = a_in_place ? rows_of_a + pass.x0 : a_block;
+      if (!a_in_place) pack_left(pass, a_block);
+      for (int64_t q = task.first; q < task.end;) {
+        T *acc = task.acc + (q - task.first) * tile_values;
         if (packed_blocks(p.b)) {
-          block_panel(g, a, first_tile, tiles, q, x0, count, last, sliver, tiles_of_panel);
-          continue;
-        }
-        if (panels) {
-          const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth_of_entry + x0;
-          const char *b = static_cast<const char *>(panels) + packed_row * width * panel_size;
-          const int64_t row_bytes = width * panel_size;
-          if (together > 1 && q + together <= end_panel && j + together * width <= p.n) {
-            strip(g, a, j, x0, count, last, b, depth_of_entry * width, tiles_of_panel);
-            q += together - 1;
-            continue;
-          }
-          const bool more = tiles > 1 && q + 1 < end_panel;
-          const char *next = more ? b + depth_of_entry * row_bytes : b + kRowsAhead * row_bytes;
-          if (panel_element >= kTileElementTypes && !thin) {
-            kernel.elements[panel_element]->pack(b, width, 1, count, static_cast<int>(width), static_cast<int>(width),
-                                                 sliver, width);
-            panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, next, row_bytes,
-                  more || tiles == 1);
-            continue;
-          }
-          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, panel_element, tiles_of_panel, next, row_bytes,
-                more || tiles == 1);
-          continue;
-        }
-        const char *b = b_data + (x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * b_size;
-        const int64_t columns = smaller(width, p.n - j);
-        const bool fetch = !copy && p.b.column_stride == 1 && q + 1 < end_panel;
-        if (copy || (!kernel.masks && columns != width && columns != lanes)) {
-          const int64_t turn = (q - first_panel) % group;
-          if (turn == 0) pack_right(g, elements, x0, count, q, smaller(group, end_panel - q), sliver, sliver_values);
-          panel(g, a, first_tile, tiles, j, x0, count, last, sliver + turn * sliver_values, width, 0, tiles_of_panel,
-                b + width * b_size, p.b.row_stride * b_size, fetch);
+          block_panel(pass, q++, task.copies, acc);
+        } else if (panels) {
+          q += packed_panels(pass, task, q, acc);
         } else {
-          panel(g, a, first_tile, tiles, j, x0, count, last, b, p.b.row_stride, b_element, tiles_of_panel,
-                b + width * b_size, p.b.row_stride * b_size, fetch);
+          unpacked_panel(pass, task, q++, acc);
         }
       }
-      x0 += count;
-    } while (x0 < depth_of_entry);
+      pass.x0 += pass.count;
+    } while (pass.x0 < depth);
   }
 
   static void task(void *context, int64_t index) { static_cast<const Tiled *>(context)->run(index); }

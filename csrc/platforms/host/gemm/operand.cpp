@@ -11,8 +11,8 @@ constexpr int64_t kColumns = 64;  // at most, of a panel
 }  // namespace
 
 template <>
-void Operand<float>::pack_staged(int64_t g, int64_t step, int64_t first, int64_t steps, int count, int width, float *to,
-                                 int64_t to_stride) const {
+void Operand<float>::pack_staged(const OperandPart &part, int width, float *to, int64_t to_stride) const {
+  const auto [g, elements, step, first, steps, count] = part;
   alignas(64) float stage[kColumns * kStage];
   const uint8_t *scales = nullptr;
   if (matrix_.scale.kind == ScaleKind::block32) {
@@ -32,8 +32,8 @@ void Operand<float>::pack_staged(int64_t g, int64_t step, int64_t first, int64_t
 
 // These compute types have no such operands.
 template <>
-void Operand<double>::pack_staged(int64_t, int64_t, int64_t, int64_t, int, int, double *, int64_t) const {}
+void Operand<double>::pack_staged(const OperandPart &, int, double *, int64_t) const {}
 template <>
-void Operand<int32_t>::pack_staged(int64_t, int64_t, int64_t, int64_t, int, int, int32_t *, int64_t) const {}
+void Operand<int32_t>::pack_staged(const OperandPart &, int, int32_t *, int64_t) const {}
 
 }  // namespace rocpy_host::gemm

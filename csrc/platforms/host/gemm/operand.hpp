@@ -13,6 +13,14 @@ inline bool staged(const Matrix &m) {
   return kBits[static_cast<int>(m.type)] < 8 || m.scale.kind == ScaleKind::block32;
 }
 
+// A part of an operand: values [step, step + steps) along k of the `count` lines from the first-th on. A value is one
+// element, of integers a group, the last one of the batch entry's `elements` along k filled up with zeros.
+struct OperandPart {
+  int64_t g, elements;
+  int64_t step, first, steps;
+  int count;
+};
+
 template <class T>
 class Operand {
  public:
@@ -25,24 +33,21 @@ class Operand {
         x_stride_(left ? matrix.column_stride : matrix.row_stride),
         c_stride_(left ? matrix.row_stride : matrix.column_stride) {}
 
-  // to[s * to_stride + j] = the s-th value from `step` on of column first + j, for j < count, and 0 up to width. A
-  // value is one element, of integers a group, the last one of `elements` along k filled up with zeros. May write up to
-  // a vector beyond the last row.
-  void pack(int64_t g, int64_t elements, int64_t step, int64_t first, int64_t steps, int count, int width, T *to,
-            int64_t to_stride) const {
-    if (staged_) return pack_staged(g, step, first, steps, count, width, to, to_stride);
-    const int64_t group = kernel_.group, x = step * group;
-    const int64_t some = steps * group < elements - x ? steps * group : elements - x;
+  // to[s * to_stride + j] = the s-th value of the part's j-th line, for j < part.count, and 0 up to width. May write up
+  // to a vector beyond the last row.
+  void pack(const OperandPart &part, int width, T *to, int64_t to_stride) const {
+    if (staged_) return pack_staged(part, width, to, to_stride);
+    const int64_t group = kernel_.group, x = part.step * group;
+    const int64_t some = part.steps * group < part.elements - x ? part.steps * group : part.elements - x;
     const auto run =
         left_ && kernel_.pack_left ? kernel_.pack_left : kernel_.elements[element_index(matrix_.type)]->pack;
-    run(static_cast<const char *>(matrix_.data) +
-            (g * matrix_.batch_stride + x * x_stride_ + first * c_stride_) * kBits[static_cast<int>(matrix_.type)] / 8,
-        x_stride_, c_stride_, some, count, width, to, to_stride);
+    const int64_t at = part.g * matrix_.batch_stride + x * x_stride_ + part.first * c_stride_;
+    run(static_cast<const char *>(matrix_.data) + at * kBits[static_cast<int>(matrix_.type)] / 8, x_stride_, c_stride_,
+        some, part.count, width, to, to_stride);
   }
 
  private:
-  void pack_staged(int64_t g, int64_t step, int64_t first, int64_t steps, int count, int width, T *to,
-                   int64_t to_stride) const;
+  void pack_staged(const OperandPart &part, int width, T *to, int64_t to_stride) const;
 
   const Kernels<T> &kernel_ = kernels<T>();
   const Matrix &matrix_;

@@ -10,8 +10,10 @@
 #include "thread_budget.hpp"
 #include "window.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 namespace rocpy_host {
 
@@ -75,6 +77,105 @@ hipDeviceProp_t make_properties() {
   return p;
 }
 
+// An attribute, and its value: mostly a field of the properties `p`.
+struct Attribute {
+  int number;
+  size_t (*value)(const hipDeviceProp_t &p);
+};
+#define ROCPY_ATTRIBUTE(name, text) \
+  {hipDeviceAttribute##name, []([[maybe_unused]] const hipDeviceProp_t &p) { return static_cast<size_t>(text); }}
+constexpr Attribute attributes[] = {
+    ROCPY_ATTRIBUTE(EccEnabled, p.ECCEnabled),
+    ROCPY_ATTRIBUTE(AccessPolicyMaxWindowSize, p.accessPolicyMaxWindowSize),
+    ROCPY_ATTRIBUTE(AsyncEngineCount, p.asyncEngineCount),
+    ROCPY_ATTRIBUTE(CanMapHostMemory, p.canMapHostMemory),
+    ROCPY_ATTRIBUTE(CanUseHostPointerForRegisteredMem, p.canUseHostPointerForRegisteredMem),
+    ROCPY_ATTRIBUTE(ClockRate, p.clockRate),
+    ROCPY_ATTRIBUTE(ComputeMode, p.computeMode),
+    ROCPY_ATTRIBUTE(ComputePreemptionSupported, p.computePreemptionSupported),
+    ROCPY_ATTRIBUTE(ConcurrentKernels, p.concurrentKernels),
+    ROCPY_ATTRIBUTE(ConcurrentManagedAccess, p.concurrentManagedAccess),
+    ROCPY_ATTRIBUTE(CooperativeLaunch, p.cooperativeLaunch),
+    ROCPY_ATTRIBUTE(CooperativeMultiDeviceLaunch, p.cooperativeMultiDeviceLaunch),
+    ROCPY_ATTRIBUTE(DeviceOverlap, p.deviceOverlap),
+    ROCPY_ATTRIBUTE(DirectManagedMemAccessFromHost, p.directManagedMemAccessFromHost),
+    ROCPY_ATTRIBUTE(GlobalL1CacheSupported, p.globalL1CacheSupported),
+    ROCPY_ATTRIBUTE(HostNativeAtomicSupported, p.hostNativeAtomicSupported),
+    ROCPY_ATTRIBUTE(Integrated, p.integrated),
+    ROCPY_ATTRIBUTE(IsMultiGpuBoard, p.isMultiGpuBoard),
+    ROCPY_ATTRIBUTE(KernelExecTimeout, p.kernelExecTimeoutEnabled),
+    ROCPY_ATTRIBUTE(L2CacheSize, p.l2CacheSize),
+    ROCPY_ATTRIBUTE(LocalL1CacheSupported, p.localL1CacheSupported),
+    ROCPY_ATTRIBUTE(LuidDeviceNodeMask, p.luidDeviceNodeMask),
+    ROCPY_ATTRIBUTE(ComputeCapabilityMajor, p.major),
+    ROCPY_ATTRIBUTE(ComputeCapabilityMinor, p.minor),
+    ROCPY_ATTRIBUTE(ManagedMemory, p.managedMemory),
+    ROCPY_ATTRIBUTE(MaxBlocksPerMultiProcessor, p.maxBlocksPerMultiProcessor),
+    ROCPY_ATTRIBUTE(MaxThreadsDim, p.maxThreadsDim[0]),
+    ROCPY_ATTRIBUTE(MaxBlockDimX, p.maxThreadsDim[0]),
+    ROCPY_ATTRIBUTE(MaxBlockDimY, p.maxThreadsDim[1]),
+    ROCPY_ATTRIBUTE(MaxBlockDimZ, p.maxThreadsDim[2]),
+    ROCPY_ATTRIBUTE(MaxGridDimX, p.maxGridSize[0]),
+    ROCPY_ATTRIBUTE(MaxGridDimY, p.maxGridSize[1]),
+    ROCPY_ATTRIBUTE(MaxGridDimZ, p.maxGridSize[2]),
+    ROCPY_ATTRIBUTE(MaxThreadsPerBlock, p.maxThreadsPerBlock),
+    ROCPY_ATTRIBUTE(MaxThreadsPerMultiProcessor, p.maxThreadsPerMultiProcessor),
+    ROCPY_ATTRIBUTE(MaxPitch, p.memPitch),
+    ROCPY_ATTRIBUTE(MemoryBusWidth, p.memoryBusWidth),
+    ROCPY_ATTRIBUTE(MemoryClockRate, p.memoryClockRate),
+    ROCPY_ATTRIBUTE(MultiGpuBoardGroupID, p.multiGpuBoardGroupID),
+    ROCPY_ATTRIBUTE(MultiprocessorCount, p.multiProcessorCount),
+    ROCPY_ATTRIBUTE(PhysicalMultiProcessorCount, p.multiProcessorCount),
+    ROCPY_ATTRIBUTE(PageableMemoryAccess, p.pageableMemoryAccess),
+    ROCPY_ATTRIBUTE(PageableMemoryAccessUsesHostPageTables, p.pageableMemoryAccessUsesHostPageTables),
+    ROCPY_ATTRIBUTE(PciBusId, p.pciBusID),
+    ROCPY_ATTRIBUTE(PciDeviceId, p.pciDeviceID),
+    ROCPY_ATTRIBUTE(PciDomainId, p.pciDomainID),
+    ROCPY_ATTRIBUTE(PersistingL2CacheMaxSize, p.persistingL2CacheMaxSize),
+    ROCPY_ATTRIBUTE(MaxRegistersPerBlock, p.regsPerBlock),
+    ROCPY_ATTRIBUTE(MaxRegistersPerMultiprocessor, p.regsPerMultiprocessor),
+    ROCPY_ATTRIBUTE(ReservedSharedMemPerBlock, p.reservedSharedMemPerBlock),
+    ROCPY_ATTRIBUTE(MaxSharedMemoryPerBlock, p.sharedMemPerBlock),
+    ROCPY_ATTRIBUTE(SharedMemPerBlockOptin, p.sharedMemPerBlockOptin),
+    ROCPY_ATTRIBUTE(SharedMemPerMultiprocessor, p.sharedMemPerMultiprocessor),
+    ROCPY_ATTRIBUTE(SingleToDoublePrecisionPerfRatio, p.singleToDoublePrecisionPerfRatio),
+    ROCPY_ATTRIBUTE(StreamPrioritiesSupported, p.streamPrioritiesSupported),
+    ROCPY_ATTRIBUTE(SurfaceAlignment, p.surfaceAlignment),
+    ROCPY_ATTRIBUTE(TccDriver, p.tccDriver),
+    ROCPY_ATTRIBUTE(TextureAlignment, p.textureAlignment),
+    ROCPY_ATTRIBUTE(TexturePitchAlignment, p.texturePitchAlignment),
+    ROCPY_ATTRIBUTE(TotalConstantMemory, p.totalConstMem),
+    ROCPY_ATTRIBUTE(TotalGlobalMem, p.totalGlobalMem),
+    ROCPY_ATTRIBUTE(UnifiedAddressing, p.unifiedAddressing),
+    ROCPY_ATTRIBUTE(WarpSize, p.warpSize),
+    ROCPY_ATTRIBUTE(MemoryPoolsSupported, p.memoryPoolsSupported),
+    ROCPY_ATTRIBUTE(HostRegisterSupported, p.hostRegisterSupported),
+    ROCPY_ATTRIBUTE(MemoryPoolSupportedHandleTypes, p.memoryPoolSupportedHandleTypes),
+    ROCPY_ATTRIBUTE(ClockInstructionRate, p.clockInstructionRate),
+    ROCPY_ATTRIBUTE(MaxSharedMemoryPerMultiprocessor, p.maxSharedMemoryPerMultiProcessor),
+    ROCPY_ATTRIBUTE(CooperativeMultiDeviceUnmatchedFunc, p.cooperativeMultiDeviceUnmatchedFunc),
+    ROCPY_ATTRIBUTE(CooperativeMultiDeviceUnmatchedGridDim, p.cooperativeMultiDeviceUnmatchedGridDim),
+    ROCPY_ATTRIBUTE(CooperativeMultiDeviceUnmatchedBlockDim, p.cooperativeMultiDeviceUnmatchedBlockDim),
+    ROCPY_ATTRIBUTE(CooperativeMultiDeviceUnmatchedSharedMem, p.cooperativeMultiDeviceUnmatchedSharedMem),
+    ROCPY_ATTRIBUTE(IsLargeBar, p.isLargeBar),
+    ROCPY_ATTRIBUTE(AsicRevision, p.asicRevision),
+    ROCPY_ATTRIBUTE(FineGrainSupport, 1),
+    ROCPY_ATTRIBUTE(NumberOfXccs, 1),
+    ROCPY_ATTRIBUTE(WallClockRate, 1000000),  // kHz: event times count nanoseconds
+    // What this platform does not have at all.
+    ROCPY_ATTRIBUTE(VirtualMemoryManagementSupported, 0),
+    ROCPY_ATTRIBUTE(DmaBufSupported, 0),
+    ROCPY_ATTRIBUTE(GPUDirectRDMAWithHipVMMSupported, 0),
+    ROCPY_ATTRIBUTE(HandleTypeFabricSupported, 0),
+    ROCPY_ATTRIBUTE(CanUseStreamWaitValue, 0),
+    ROCPY_ATTRIBUTE(ImageSupport, 0),
+};
+#undef ROCPY_ATTRIBUTE
+
+bool is_image_limit(int attribute) {
+  return attribute >= hipDeviceAttributeMaxSurface1D && attribute <= hipDeviceAttributeMaxTextureCubemapLayered;
+}
+
 }  // namespace
 
 hipDeviceProp_t properties_of(int device) {
@@ -94,181 +195,14 @@ std::string bus_id_of(int device) {
 }
 
 bool attribute_of(const hipDeviceProp_t &p, hipDeviceAttribute_t attribute, int *value) {
-  const auto clamped = [](size_t bytes) { return bytes < largest_int ? static_cast<int>(bytes) : largest_int; };
-  const auto number = [&]() -> int64_t {
-    switch (static_cast<int>(attribute)) {
-      case hipDeviceAttributeEccEnabled:
-        return p.ECCEnabled;
-      case hipDeviceAttributeAccessPolicyMaxWindowSize:
-        return p.accessPolicyMaxWindowSize;
-      case hipDeviceAttributeAsyncEngineCount:
-        return p.asyncEngineCount;
-      case hipDeviceAttributeCanMapHostMemory:
-        return p.canMapHostMemory;
-      case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
-        return p.canUseHostPointerForRegisteredMem;
-      case hipDeviceAttributeClockRate:
-        return p.clockRate;
-      case hipDeviceAttributeComputeMode:
-        return p.computeMode;
-      case hipDeviceAttributeComputePreemptionSupported:
-        return p.computePreemptionSupported;
-      case hipDeviceAttributeConcurrentKernels:
-        return p.concurrentKernels;
-      case hipDeviceAttributeConcurrentManagedAccess:
-        return p.concurrentManagedAccess;
-      case hipDeviceAttributeCooperativeLaunch:
-        return p.cooperativeLaunch;
-      case hipDeviceAttributeCooperativeMultiDeviceLaunch:
-        return p.cooperativeMultiDeviceLaunch;
-      case hipDeviceAttributeDeviceOverlap:
-        return p.deviceOverlap;
-      case hipDeviceAttributeDirectManagedMemAccessFromHost:
-        return p.directManagedMemAccessFromHost;
-      case hipDeviceAttributeGlobalL1CacheSupported:
-        return p.globalL1CacheSupported;
-      case hipDeviceAttributeHostNativeAtomicSupported:
-        return p.hostNativeAtomicSupported;
-      case hipDeviceAttributeIntegrated:
-        return p.integrated;
-      case hipDeviceAttributeIsMultiGpuBoard:
-        return p.isMultiGpuBoard;
-      case hipDeviceAttributeKernelExecTimeout:
-        return p.kernelExecTimeoutEnabled;
-      case hipDeviceAttributeL2CacheSize:
-        return p.l2CacheSize;
-      case hipDeviceAttributeLocalL1CacheSupported:
-        return p.localL1CacheSupported;
-      case hipDeviceAttributeLuidDeviceNodeMask:
-        return p.luidDeviceNodeMask;
-      case hipDeviceAttributeComputeCapabilityMajor:
-        return p.major;
-      case hipDeviceAttributeComputeCapabilityMinor:
-        return p.minor;
-      case hipDeviceAttributeManagedMemory:
-        return p.managedMemory;
-      case hipDeviceAttributeMaxBlocksPerMultiProcessor:
-        return p.maxBlocksPerMultiProcessor;
-      case hipDeviceAttributeMaxThreadsDim:
-      case hipDeviceAttributeMaxBlockDimX:
-        return p.maxThreadsDim[0];
-      case hipDeviceAttributeMaxBlockDimY:
-        return p.maxThreadsDim[1];
-      case hipDeviceAttributeMaxBlockDimZ:
-        return p.maxThreadsDim[2];
-      case hipDeviceAttributeMaxGridDimX:
-        return p.maxGridSize[0];
-      case hipDeviceAttributeMaxGridDimY:
-        return p.maxGridSize[1];
-      case hipDeviceAttributeMaxGridDimZ:
-        return p.maxGridSize[2];
-      case hipDeviceAttributeMaxThreadsPerBlock:
-        return p.maxThreadsPerBlock;
-      case hipDeviceAttributeMaxThreadsPerMultiProcessor:
-        return p.maxThreadsPerMultiProcessor;
-      case hipDeviceAttributeMaxPitch:
-        return clamped(p.memPitch);
-      case hipDeviceAttributeMemoryBusWidth:
-        return p.memoryBusWidth;
-      case hipDeviceAttributeMemoryClockRate:
-        return p.memoryClockRate;
-      case hipDeviceAttributeMultiGpuBoardGroupID:
-        return p.multiGpuBoardGroupID;
-      case hipDeviceAttributeMultiprocessorCount:
-      case hipDeviceAttributePhysicalMultiProcessorCount:
-        return p.multiProcessorCount;
-      case hipDeviceAttributePageableMemoryAccess:
-        return p.pageableMemoryAccess;
-      case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
-        return p.pageableMemoryAccessUsesHostPageTables;
-      case hipDeviceAttributePciBusId:
-        return p.pciBusID;
-      case hipDeviceAttributePciDeviceId:
-        return p.pciDeviceID;
-      case hipDeviceAttributePciDomainId:
-        return p.pciDomainID;
-      case hipDeviceAttributePersistingL2CacheMaxSize:
-        return p.persistingL2CacheMaxSize;
-      case hipDeviceAttributeMaxRegistersPerBlock:
-        return p.regsPerBlock;
-      case hipDeviceAttributeMaxRegistersPerMultiprocessor:
-        return p.regsPerMultiprocessor;
-      case hipDeviceAttributeReservedSharedMemPerBlock:
-        return clamped(p.reservedSharedMemPerBlock);
-      case hipDeviceAttributeMaxSharedMemoryPerBlock:
-        return clamped(p.sharedMemPerBlock);
-      case hipDeviceAttributeSharedMemPerBlockOptin:
-        return clamped(p.sharedMemPerBlockOptin);
-      case hipDeviceAttributeSharedMemPerMultiprocessor:
-        return clamped(p.sharedMemPerMultiprocessor);
-      case hipDeviceAttributeSingleToDoublePrecisionPerfRatio:
-        return p.singleToDoublePrecisionPerfRatio;
-      case hipDeviceAttributeStreamPrioritiesSupported:
-        return p.streamPrioritiesSupported;
-      case hipDeviceAttributeSurfaceAlignment:
-        return clamped(p.surfaceAlignment);
-      case hipDeviceAttributeTccDriver:
-        return p.tccDriver;
-      case hipDeviceAttributeTextureAlignment:
-        return clamped(p.textureAlignment);
-      case hipDeviceAttributeTexturePitchAlignment:
-        return clamped(p.texturePitchAlignment);
-      case hipDeviceAttributeTotalConstantMemory:
-        return clamped(p.totalConstMem);
-      case hipDeviceAttributeTotalGlobalMem:
-        return clamped(p.totalGlobalMem);
-      case hipDeviceAttributeUnifiedAddressing:
-        return p.unifiedAddressing;
-      case hipDeviceAttributeWarpSize:
-        return p.warpSize;
-      case hipDeviceAttributeMemoryPoolsSupported:
-        return p.memoryPoolsSupported;
-      case hipDeviceAttributeHostRegisterSupported:
-        return p.hostRegisterSupported;
-      case hipDeviceAttributeMemoryPoolSupportedHandleTypes:
-        return p.memoryPoolSupportedHandleTypes;
-      case hipDeviceAttributeClockInstructionRate:
-        return p.clockInstructionRate;
-      case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor:
-        return clamped(p.maxSharedMemoryPerMultiProcessor);
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc:
-        return p.cooperativeMultiDeviceUnmatchedFunc;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim:
-        return p.cooperativeMultiDeviceUnmatchedGridDim;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim:
-        return p.cooperativeMultiDeviceUnmatchedBlockDim;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem:
-        return p.cooperativeMultiDeviceUnmatchedSharedMem;
-      case hipDeviceAttributeIsLargeBar:
-        return p.isLargeBar;
-      case hipDeviceAttributeAsicRevision:
-        return p.asicRevision;
-      // What this platform does not have at all.
-      case hipDeviceAttributeVirtualMemoryManagementSupported:
-      case hipDeviceAttributeDmaBufSupported:
-      case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
-      case hipDeviceAttributeHandleTypeFabricSupported:
-      case hipDeviceAttributeCanUseStreamWaitValue:
-      case hipDeviceAttributeImageSupport:
-        return 0;
-      case hipDeviceAttributeFineGrainSupport:
-        return 1;
-      case hipDeviceAttributeWallClockRate:
-        return 1000000;  // kHz: event times count nanoseconds
-      case hipDeviceAttributeNumberOfXccs:
-        return 1;
-      default:
-        break;
-    }
-    const int index = static_cast<int>(attribute);
-    const bool is_image_limit =
-        index >= hipDeviceAttributeMaxSurface1D && index <= hipDeviceAttributeMaxTextureCubemapLayered;
-    return is_image_limit ? 0 : -1;
-  }();
-  if (number < 0) {
+  const int number = static_cast<int>(attribute);
+  const auto row = std::find_if(std::begin(attributes), std::end(attributes),
+                                [number](const Attribute &one) { return one.number == number; });
+  const bool is_known = row != std::end(attributes);
+  if (!is_known && !is_image_limit(number)) {
     return false;
   }
-  *value = static_cast<int>(number);
+  *value = is_known ? static_cast<int>(std::min<size_t>(row->value(p), largest_int)) : 0;
   return true;
 }
 

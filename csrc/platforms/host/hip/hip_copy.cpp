@@ -181,11 +181,8 @@ hipError_t copy_box(const Box &box, hipMemcpyKind kind, hipStream_t handle, Wait
                 waiting_for(box.dst, box.src, kind, waiting), [box] { box.copy(); });
 }
 
-hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
-                   hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
-  const Box box = {
-      static_cast<char *>(dst), static_cast<const char *>(src), dst_pitch, src_pitch, 0, 0, width, height, 1};
-  return copy_box(box, kind, handle, waiting);
+Box box_of_rows(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height) {
+  return {static_cast<char *>(dst), static_cast<const char *>(src), dst_pitch, src_pitch, 0, 0, width, height, 1};
 }
 
 // Where a position in pitched memory is, and how far its slices lie apart. False: the extent leaves the rows or the
@@ -415,13 +412,15 @@ hipError_t rocpy_host_hipMemcpyPeerAsync(void *dst, int dst_device, const void *
 
 hipError_t rocpy_host_hipMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
                                   size_t height, hipMemcpyKind kind) {
-  return hip_call(
-      [=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, nullptr, Waiting::until_done); });
+  return hip_call([=] {
+    return copy_box(box_of_rows(dst, dst_pitch, src, src_pitch, width, height), kind, nullptr, Waiting::until_done);
+  });
 }
 
 hipError_t rocpy_host_hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
                                        size_t height, hipMemcpyKind kind, hipStream_t stream) {
-  return hip_call([=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, stream, Waiting::no); });
+  return hip_call(
+      [=] { return copy_box(box_of_rows(dst, dst_pitch, src, src_pitch, width, height), kind, stream, Waiting::no); });
 }
 
 hipError_t rocpy_host_hipMemset(void *dst, int value, size_t bytes) {

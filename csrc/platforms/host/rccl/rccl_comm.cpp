@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a rank joins, waits for the others, notices that one is gone or late, and remembers what went wrong.
+// How a rank waits for the others, notices that one is gone or late, and remembers what went wrong.
 #include "rccl_comm.hpp"
 
 #include <algorithm>
@@ -50,10 +50,6 @@ std::string seconds(uint64_t nanoseconds) {
   return text;
 }
 
-Failure init_failure(const WhyNot &why) {
-  return {why.code == ncclTimeout ? "timeout" : "init", why.code, why.text, Kind::none, 0, why.ranks, {}};
-}
-
 std::string last_deed(RankState &state) {
   const Kind kind = state.kind.load(std::memory_order_relaxed);
   if (kind == Kind::none) return "has made no call yet";
@@ -63,6 +59,10 @@ std::string last_deed(RankState &state) {
 }
 
 }  // namespace
+
+Failure init_failure(const WhyNot &why) {
+  return {why.code == ncclTimeout ? "timeout" : "init", why.code, why.text, Kind::none, 0, why.ranks, {}};
+}
 
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle) {
   begin_call(handle);
@@ -339,101 +339,6 @@ void Communicator::end_work() {
 void Communicator::wait_for_work(bool running_only) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return running_only ? running.load() == 0 : outstanding_ == 0; });
-}
-
-ncclResult_t Communicator::join() {
-  Operation operation;
-  std::shared_ptr<Segment> joined;
-  // Whoever comes late is told the same, as long as this process lives.
-  const auto give_up = [&] {
-    Segment::keep_for_latecomers(joined);
-    return static_cast<ncclResult_t>(state.load());
-  };
-  const auto fail_join = [&](const WhyNot &why) {
-    fail(init_failure(why));
-    return why.code;
-  };
-  WhyNot problem;
-  while (joined == nullptr) {
-    constexpr uint64_t answer_ns = 50000000;
-    joined = Segment::join(key, rank, count, answer_ns, &problem);
-    if (joined == nullptr && !problem.text.empty()) return fail_join(problem);
-    if (is_aborting.load()) return fail_join({ncclInvalidUsage, {}, "the communicator was aborted during creation"});
-  }
-  const auto take_over_problem = [&] {
-    if (!joined->find_init_problem(&problem)) return false;
-    fail_join(problem);
-    return true;
-  };
-  RankState &mine = joined->rank(rank);
-  int its_pid = pid;
-  const bool is_first = joined->claim(rank, &its_pid);
-  if (take_over_problem()) return give_up();
-  if (!is_first) {
-    const WhyNot taken{ncclInvalidUsage,
-                       {rank},
-                       "rank " + std::to_string(rank) + " is taken: another caller has it already (process " +
-                           std::to_string(its_pid) + ", and now process " + std::to_string(pid) + ")"};
-    // Once all ranks are here, they have nothing to do with one too many.
-    joined->report_init_problem(taken);
-    return take_over_problem() ? give_up() : fail_join(taken);
-  }
-  if (!joined->block().mark(static_cast<unsigned>(rank)))
-    return fail_join({ncclSystemError, {}, "cannot lock shared memory"});
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    segment = joined;
-  }
-  joined->describe(rank == 0 ? name : "");
-  mine.process.store(process);
-  mine.space.store(process_space());
-  mine.device.store(device);
-  mine.cpus.store(usable_cpus());
-  mine.presence.store(Presence::present);
-  Header &header = joined->header();
-  bool is_good = joined->attach();
-  uint64_t last_look = 0;
-  const uint64_t start = now_ns();
-  const auto ready = [&] { return joined->is_complete(); };
-  while (is_good && !ready()) {
-    const uint32_t seen = header.attached.load();
-    if (joined->block().is_maker()) {
-      joined->block().serve(5000000);
-    } else {
-      wait_on_word(&header.attached, seen, 20000000);
-    }
-    if (ready()) break;
-    std::vector<int> missing;
-    for (int r = 0; r < count; ++r) {
-      if (other(r).presence.load() != Presence::present) missing.push_back(r);
-    }
-    // Bindings set it once they have the communicator.
-    operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
-    is_good = (header.attached.load() & is_void) == 0 && look_after(operation, missing, start, &last_look, ready);
-  }
-  if (!is_good) {
-    take_over_problem();
-    return give_up();
-  }
-  joined->close_entrance();
-  is_one_process = true;
-  may_spin = true;
-  signals_used.assign(static_cast<size_t>(count), 0);
-  for (int r = 0; r < count; ++r) {
-    is_one_process = is_one_process && other(r).process.load() == process;
-    may_spin = may_spin && count <= other(r).cpus.load();
-    for (int s = 0; s < r; ++s) {
-      if (other(r).device.load() != other(s).device.load()) continue;
-      return fail_join({ncclInvalidUsage,
-                        {s, r},
-                        "ranks " + std::to_string(s) + " and " + std::to_string(r) + " both use device " +
-                            std::to_string(other(r).device.load()) +
-                            "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)"});
-    }
-  }
-  reads_processes = std::strcmp(rocpy_environment(ROCPY_RCCL_PROCESS_READS), "0") != 0;
-  state.store(ncclSuccess);
-  return ncclSuccess;
 }
 
 ncclResult_t Communicator::async_error() {

@@ -166,6 +166,18 @@ class Communicator {
   ncclResult_t async_error();
 
  private:
+  // The steps of join(). Each that may fail reports it, to the other ranks where they must know.
+  std::shared_ptr<Segment> open_segment(WhyNot *problem);  // null: `problem` says why
+  ncclResult_t claim_rank(const std::shared_ptr<Segment> &opened);
+  void introduce_rank(const std::shared_ptr<Segment> &opened);
+  bool wait_for_ranks();
+  ncclResult_t survey_ranks();  // what they have in common, and whether their devices differ
+  ncclResult_t fail_join(const WhyNot &why);
+  // Fails with what another rank has reported, if one has.
+  bool take_over_problem(const Segment &opened);
+  // Ranks that come late get the same answer, as long as this process lives.
+  ncclResult_t give_up(const std::shared_ptr<Segment> &opened);
+
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.
   bool fail_init(Failure *cause, const std::function<bool()> &ready);
   // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
@@ -209,6 +221,8 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
   }
   return true;
 }
+
+Failure init_failure(const WhyNot &why);
 
 // Communicators by handle. A handle that was given back, or made up, is not found.
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle);

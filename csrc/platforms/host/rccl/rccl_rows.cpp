@@ -21,8 +21,16 @@ ncclResult_t with_communicator(ncclComm_t handle, const Body &body) {
   }));
 }
 
-ncclResult_t check_buffers(int type, uint64_t count, const void *send, bool needs_send, const void *recv,
-                           bool needs_recv) {
+// What a call sends and receives: `count` elements, whose meaning is the call's.
+struct Buffers {
+  const void *send;
+  void *recv;
+  size_t count;
+  int type;
+};
+
+ncclResult_t check_buffers(const Buffers &buffers, bool needs_send, bool needs_recv) {
+  const auto [send, recv, count, type] = buffers;
   if (bytes_of_type(type) == 0)
     return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is not one of RCCL's");
   if (count > uint64_t{1} << 48)
@@ -75,24 +83,24 @@ ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operat
   return ncclSuccess;
 }
 
-Operation make(Kind kind, const void *send, void *recv, size_t count, int type) {
+Operation make(Kind kind, const Buffers &buffers) {
   Operation operation;
   operation.signature.kind = kind;
-  operation.signature.type = type;
-  operation.signature.count = count;
-  operation.signature.send = send;
-  operation.signature.recv = recv;
+  operation.signature.type = buffers.type;
+  operation.signature.count = buffers.count;
+  operation.signature.send = buffers.send;
+  operation.signature.recv = buffers.recv;
   return operation;
 }
 
-ncclResult_t reduction_call(Kind kind, const void *send, void *recv, size_t count, int type, int op, int root,
-                            const void *bias, ncclComm_t comm, hipStream_t stream) {
+ncclResult_t reduction_call(Kind kind, const Buffers &buffers, int op, ncclComm_t comm, hipStream_t stream,
+                            int root = -1, const void *bias = nullptr) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     ncclResult_t code = kind == Kind::reduce ? check_rank(*communicator, "root", root) : ncclSuccess;
     const bool needs_recv = kind != Kind::reduce || communicator->rank == root;
-    if (code == ncclSuccess) code = check_buffers(type, count, send, true, recv, needs_recv);
+    if (code == ncclSuccess) code = check_buffers(buffers, true, needs_recv);
     if (code != ncclSuccess) return code;
-    Operation operation = make(kind, send, recv, count, type);
+    Operation operation = make(kind, buffers);
     operation.signature.root = root;
     operation.signature.bias = bias;
     operation.signature.has_bias = bias != nullptr;
@@ -101,45 +109,47 @@ ncclResult_t reduction_call(Kind kind, const void *send, void *recv, size_t coun
   });
 }
 
-ncclResult_t copy_call(Kind kind, const void *send, void *recv, size_t count, int type, int root, ncclComm_t comm,
-                       hipStream_t stream) {
+ncclResult_t copy_call(Kind kind, const Buffers &buffers, int root, ncclComm_t comm, hipStream_t stream) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     const bool has_root = kind == Kind::broadcast || kind == Kind::gather || kind == Kind::scatter;
     ncclResult_t code = has_root ? check_rank(*communicator, "root", root) : ncclSuccess;
     const bool is_root = communicator->rank == root;
     const bool needs_send = kind == Kind::broadcast || kind == Kind::scatter ? is_root : true;
     const bool needs_recv = kind == Kind::gather ? is_root : true;
-    if (code == ncclSuccess) code = check_buffers(type, count, send, needs_send, recv, needs_recv);
-    if (code == ncclSuccess && kind == Kind::all_to_all && send == recv && count != 0) {
+    if (code == ncclSuccess) code = check_buffers(buffers, needs_send, needs_recv);
+    if (code == ncclSuccess && kind == Kind::all_to_all && buffers.send == buffers.recv && buffers.count != 0) {
       code = refuse(ncclInvalidArgument, "all-to-all does not work in place");
     }
     if (code != ncclSuccess) return code;
-    Operation operation = make(kind, send, recv, count, type);
+    Operation operation = make(kind, buffers);
     operation.signature.root = has_root ? root : -1;
     return submit(communicator, std::move(operation), stream);
   });
 }
 
-ncclResult_t transfer_call(Kind kind, const void *send, void *recv, size_t count, int type, int peer, ncclComm_t comm,
-                           hipStream_t stream) {
+ncclResult_t transfer_call(Kind kind, const Buffers &buffers, int peer, ncclComm_t comm, hipStream_t stream) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     ncclResult_t code = check_rank(*communicator, "peer", peer);
-    if (code == ncclSuccess) code = check_buffers(type, count, send, kind == Kind::send, recv, kind == Kind::recv);
+    if (code == ncclSuccess) code = check_buffers(buffers, kind == Kind::send, kind == Kind::recv);
     if (code == ncclSuccess && peer == communicator->rank && !in_group()) {
       code = refuse(ncclInvalidUsage, "a rank sends to itself only within a group, beside the receive");
     }
     if (code != ncclSuccess) return code;
-    Operation operation = make(kind, send, recv, count, type);
+    Operation operation = make(kind, buffers);
     operation.peer = peer;
     return submit(communicator, std::move(operation), stream);
   });
 }
 
-ncclResult_t all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displacements, void *recv,
-                          const size_t *recv_counts, const size_t *recv_displacements, int type, ncclComm_t comm,
+// For each rank, how many elements of a buffer are for it or from it, and where they begin.
+struct Portions {
+  const size_t *counts, *displacements;
+};
+
+ncclResult_t all_to_all_v(const Buffers &buffers, const Portions &sent, const Portions &received, ncclComm_t comm,
                           hipStream_t stream) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
-    const size_t *const tables[] = {send_counts, send_displacements, recv_counts, recv_displacements};
+    const size_t *const tables[] = {sent.counts, sent.displacements, received.counts, received.displacements};
     auto retained = std::make_shared<std::vector<uint64_t>>();
     uint64_t totals[2] = {};
     for (int t = 0; t < 4; ++t) {
@@ -147,10 +157,10 @@ ncclResult_t all_to_all_v(const void *send, const size_t *send_counts, const siz
       retained->insert(retained->end(), tables[t], tables[t] + communicator->count);
       for (int r = 0; t % 2 == 0 && r < communicator->count; ++r) totals[t / 2] += tables[t][r];
     }
-    ncclResult_t code = check_buffers(type, totals[0], send, true, recv, false);
-    if (code == ncclSuccess) code = check_buffers(type, totals[1], send, false, recv, true);
+    ncclResult_t code = check_buffers({buffers.send, nullptr, totals[0], buffers.type}, true, false);
+    if (code == ncclSuccess) code = check_buffers({nullptr, buffers.recv, totals[1], buffers.type}, false, true);
     if (code != ncclSuccess) return code;
-    Operation operation = make(Kind::all_to_all_v, send, recv, 0, type);
+    Operation operation = make(Kind::all_to_all_v, buffers);
     operation.tables = retained;
     return submit(communicator, std::move(operation), stream);
   });
@@ -215,78 +225,80 @@ ncclResult_t rocpy_host_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
 
 ncclResult_t rocpy_host_ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                       ncclComm_t comm, hipStream_t stream) {
-  return reduction_call(Kind::all_reduce, send, recv, count, type, op, -1, nullptr, comm, stream);
+  return reduction_call(Kind::all_reduce, {send, recv, count, type}, op, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclAllReduceWithBias(const void *send, void *recv, size_t count, ncclDataType_t type,
                                               ncclRedOp_t op, ncclComm_t comm, hipStream_t stream, const void *bias) {
   if (bias == nullptr && count != 0) return fail_group(refuse(ncclInvalidArgument, "acc is NULL"));
-  return reduction_call(Kind::all_reduce, send, recv, count, type, op, -1, bias, comm, stream);
+  return reduction_call(Kind::all_reduce, {send, recv, count, type}, op, comm, stream, -1, bias);
 }
 
 ncclResult_t rocpy_host_ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                    int root, ncclComm_t comm, hipStream_t stream) {
-  return reduction_call(Kind::reduce, send, recv, count, type, op, root, nullptr, comm, stream);
+  return reduction_call(Kind::reduce, {send, recv, count, type}, op, comm, stream, root);
 }
 
 ncclResult_t rocpy_host_ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                           ncclRedOp_t op, ncclComm_t comm, hipStream_t stream) {
-  return reduction_call(Kind::reduce_scatter, send, recv, count, type, op, -1, nullptr, comm, stream);
+  return reduction_call(Kind::reduce_scatter, {send, recv, count, type}, op, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                                       ncclComm_t comm, hipStream_t stream) {
-  return copy_call(Kind::broadcast, send, recv, count, type, root, comm, stream);
+  return copy_call(Kind::broadcast, {send, recv, count, type}, root, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                                   hipStream_t stream) {
-  return copy_call(Kind::broadcast, buffer, buffer, count, type, root, comm, stream);
+  return copy_call(Kind::broadcast, {buffer, buffer, count, type}, root, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                                       hipStream_t stream) {
-  return copy_call(Kind::all_gather, send, recv, count, type, -1, comm, stream);
+  return copy_call(Kind::all_gather, {send, recv, count, type}, -1, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                                    ncclComm_t comm, hipStream_t stream) {
-  return copy_call(Kind::gather, send, recv, count, type, root, comm, stream);
+  return copy_call(Kind::gather, {send, recv, count, type}, root, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                                     ncclComm_t comm, hipStream_t stream) {
-  return copy_call(Kind::scatter, send, recv, count, type, root, comm, stream);
+  return copy_call(Kind::scatter, {send, recv, count, type}, root, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                                      hipStream_t stream) {
-  return copy_call(Kind::all_to_all, send, recv, count, type, -1, comm, stream);
+  return copy_call(Kind::all_to_all, {send, recv, count, type}, -1, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclAllToAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                                      hipStream_t stream) {
-  return copy_call(Kind::all_to_all, send, recv, count, type, -1, comm, stream);
+  return copy_call(Kind::all_to_all, {send, recv, count, type}, -1, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclAlltoAllv(const void *send, const size_t *send_counts, const size_t *send_displacements,
                                       void *recv, const size_t *recv_counts, const size_t *recv_displacements,
                                       ncclDataType_t type, ncclComm_t comm, hipStream_t stream) {
-  return all_to_all_v(send, send_counts, send_displacements, recv, recv_counts, recv_displacements, type, comm, stream);
+  return all_to_all_v({send, recv, 0, type}, {send_counts, send_displacements}, {recv_counts, recv_displacements}, comm,
+                      stream);
 }
 
 ncclResult_t rocpy_host_ncclAllToAllv(const void *send, const size_t *send_counts, const size_t *send_displacements,
                                       void *recv, const size_t *recv_counts, const size_t *recv_displacements,
                                       ncclDataType_t type, ncclComm_t comm, hipStream_t stream) {
-  return all_to_all_v(send, send_counts, send_displacements, recv, recv_counts, recv_displacements, type, comm, stream);
+  return all_to_all_v({send, recv, 0, type}, {send_counts, send_displacements}, {recv_counts, recv_displacements}, comm,
+                      stream);
 }
 
 ncclResult_t rocpy_host_ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                  hipStream_t stream) {
-  return transfer_call(Kind::send, send, nullptr, count, type, peer, comm, stream);
+  return transfer_call(Kind::send, {send, nullptr, count, type}, peer, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                  hipStream_t stream) {
-  return transfer_call(Kind::recv, nullptr, recv, count, type, peer, comm, stream);
+  return transfer_call(Kind::recv, {nullptr, recv, count, type}, peer, comm, stream);
 }

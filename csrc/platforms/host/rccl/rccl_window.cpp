@@ -121,49 +121,70 @@ ncclResult_t with_window(ncclComm_t comm, ncclWindow_t handle, Body body) {
   });
 }
 
-ncclResult_t check_signal(const Communicator &communicator, int peer, int signal, int context, unsigned flags) {
+// A rank that is signalled, and which of its signals: there is one for each pair of ranks.
+struct Signal {
+  int peer, index = 0, context = 0;
+  unsigned flags = 0;
+};
+
+ncclResult_t check_signal(const Communicator &communicator, const Signal &signal) {
+  const auto [peer, index, context, flags] = signal;
   if (peer < 0 || peer >= communicator.count)
     return refuse(ncclInvalidArgument, "peer " + std::to_string(peer) + " is not one of the " +
                                            std::to_string(communicator.count) + " ranks");
-  if (signal != 0 || context != 0 || flags != 0)
+  if (index != 0 || context != 0 || flags != 0)
     return refuse(ncclInvalidArgument, "sigIdx, ctx and flags must be 0, as in RCCL 2.30");
   return ncclSuccess;
 }
 
-ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int peer, ncclWindow_t window,
-                      size_t offset, int signal, int context, unsigned flags, ncclComm_t comm, hipStream_t stream) {
+// What a put copies to another rank: `count` elements, to an offset in that rank's memory of a window.
+struct Put {
+  const void *local;
+  size_t count;
+  int type;
+  ncclWindow_t window;
+  size_t offset;
+};
+
+ncclResult_t set_put(const Communicator &communicator, const Put &put, Operation *operation) {
+  const auto rank = static_cast<size_t>(communicator.rank), peer = static_cast<size_t>(operation->peer);
+  const auto target = find_window(communicator, put.window);
+  if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is not a window of this communicator");
+  const size_t size = bytes_of_type(put.type), bytes = put.count * size, capacity = target->bytes[peer];
+  if (size == 0 || put.count > size_t{1} << 48 || put.offset > capacity || bytes > capacity - put.offset)
+    return refuse(ncclInvalidArgument, "count elements at the offset are more than the " + std::to_string(capacity) +
+                                           " bytes of the peer's window, or the type is not one of RCCL's");
+  const char *first = static_cast<const char *>(put.local);
+  const auto &windows = communicator.memories.windows;
+  const bool is_inside = std::any_of(windows.begin(), windows.end(), [&](const auto &one) {
+    const char *base = one.second->bases[rank];
+    return first >= base && first + bytes <= base + one.second->bytes[rank];
+  });
+  if (bytes != 0 && !is_inside)
+    return refuse(ncclInvalidArgument, "localbuff must be in a window of this communicator");
+  operation->signature.kind = Kind::put;
+  operation->signature.type = put.type;
+  operation->signature.count = put.count;
+  operation->signature.send = put.local;
+  operation->signature.recv = target->bases[peer] + put.offset;
+  operation->retained.push_back(target);
+  return ncclSuccess;
+}
+
+// Signals a rank, after what is put there, if anything is.
+ncclResult_t signal_call(const Signal &signal, const Put *put, ncclComm_t comm, hipStream_t stream) {
   return fail_group(rccl_call([&]() -> ncclResult_t {
     ncclResult_t code;
     const auto communicator = usable_communicator(comm, &code);
     if (communicator == nullptr) return code;
-    code = check_signal(*communicator, peer, signal, context, flags);
+    code = check_signal(*communicator, signal);
     if (code != ncclSuccess) return code;
     Operation operation;
-    operation.peer = peer;
-    operation.signature.kind = kind;
-    operation.signature.type = type;
-    operation.signature.count = count;
-    if (kind == Kind::put) {
-      const auto target = find_window(*communicator, window);
-      if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is not a window of this communicator");
-      const size_t bytes = count * bytes_of_type(type), capacity = target->bytes[static_cast<size_t>(peer)];
-      if (bytes_of_type(type) == 0 || count > size_t{1} << 48 || offset > capacity || bytes > capacity - offset)
-        return refuse(ncclInvalidArgument, "count elements at the offset are more than the " +
-                                               std::to_string(capacity) +
-                                               " bytes of the peer's window, or the type is not one of RCCL's");
-      const char *first = static_cast<const char *>(local);
-      const auto &windows = communicator->memories.windows;
-      const bool is_inside = std::any_of(windows.begin(), windows.end(), [&](const auto &one) {
-        const char *base = one.second->bases[static_cast<size_t>(communicator->rank)];
-        return first >= base && first + bytes <= base + one.second->bytes[static_cast<size_t>(communicator->rank)];
-      });
-      if (bytes != 0 && !is_inside)
-        return refuse(ncclInvalidArgument, "localbuff must be in a window of this communicator");
-      operation.signature.send = local;
-      operation.signature.recv = target->bases[static_cast<size_t>(peer)] + offset;
-      operation.retained.push_back(target);
-    }
-    return submit(communicator, std::move(operation), stream);
+    operation.peer = signal.peer;
+    operation.signature.kind = Kind::signal;
+    operation.signature.type = ncclUint8;
+    if (put != nullptr) code = set_put(*communicator, *put, &operation);
+    return code == ncclSuccess ? submit(communicator, std::move(operation), stream) : code;
   }));
 }
 
@@ -239,7 +260,7 @@ ncclResult_t rocpy_host_rocpyExtWinLeasePeer(ncclComm_t comm, ncclWindow_t windo
   if (ptr == nullptr || bytes == nullptr || lease == nullptr)
     return refuse(ncclInvalidArgument, "ptr, bytes or lease is NULL");
   return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &match) {
-    const ncclResult_t code = check_signal(communicator, peer, 0, 0, 0);
+    const ncclResult_t code = check_signal(communicator, {peer});
     if (code != ncclSuccess) return code;
     const auto index = static_cast<size_t>(peer);
     *lease = new std::shared_ptr<SharedMemory>(match->retained[index]);
@@ -257,12 +278,13 @@ ncclResult_t rocpy_host_rocpyExtWinEndLease(void *lease) {
 ncclResult_t rocpy_host_ncclPutSignal(const void *local, size_t count, ncclDataType_t type, int peer,
                                       ncclWindow_t window, size_t offset, int signal, int context, unsigned int flags,
                                       ncclComm_t comm, hipStream_t stream) {
-  return put_call(Kind::put, local, count, type, peer, window, offset, signal, context, flags, comm, stream);
+  const Put put{local, count, type, window, offset};
+  return signal_call({peer, signal, context, flags}, &put, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclSignal(int peer, int signal, int context, unsigned int flags, ncclComm_t comm,
                                    hipStream_t stream) {
-  return put_call(Kind::signal, nullptr, 0, ncclUint8, peer, nullptr, 0, signal, context, flags, comm, stream);
+  return signal_call({peer, signal, context, flags}, nullptr, comm, stream);
 }
 
 ncclResult_t rocpy_host_ncclWaitSignal(int count, ncclWaitSignalDesc_t *signals, ncclComm_t comm, hipStream_t stream) {
@@ -275,7 +297,7 @@ ncclResult_t rocpy_host_ncclWaitSignal(int count, ncclWaitSignalDesc_t *signals,
     operation.signature.kind = Kind::wait_signal;
     operation.tables = std::make_shared<std::vector<uint64_t>>();
     for (int i = 0; i < count; ++i) {
-      code = check_signal(*communicator, signals[i].peer, signals[i].sigIdx, signals[i].ctx, 0);
+      code = check_signal(*communicator, {signals[i].peer, signals[i].sigIdx, signals[i].ctx});
       if (code != ncclSuccess) return code;
       if (signals[i].opCnt < 1) return refuse(ncclInvalidArgument, "opCnt must be 1 or more");
       for (int j = 0; j < i; ++j) {

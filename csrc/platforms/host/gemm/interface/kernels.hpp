@@ -47,9 +47,19 @@ inline bool integer_epilogue(const Problem &p) {
 // Products of few rows with several packed panels at once, panel_stride elements apart: sums of row i and panel q are
 // at in + q * in_panel + i * in_stride, and go to out likewise. As Kernels::tile otherwise, a packed.
 template <class T>
+struct StripCall {
+  int64_t k;
+  const T *a;
+  const void *b;
+  int64_t panel_stride;
+  const T *in;
+  int64_t in_stride, in_panel;
+  T *out;
+  int64_t out_stride, out_panel;
+};
+template <class T>
 struct Strips {
-  using Kernel = void (*)(int64_t k, const T *a, const void *b, int64_t panel_stride, const T *in, int64_t in_stride,
-                          int64_t in_panel, T *out, int64_t out_stride, int64_t out_panel);
+  using Kernel = void (*)(const StripCall<T> &);
   Kernel kernel[kMaxStripRows + 1];  // by rows; null where the elements have none
   int panels[kMaxStripRows + 1];
 };
@@ -74,6 +84,40 @@ struct TileCall {
   int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
 };
 
+// acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
+template <class T>
+struct WideCall {
+  int64_t k;
+  const T *a;
+  int64_t a_stride;
+  const void *b;
+  int64_t b_stride, n;
+  T *acc;
+  int64_t acc_stride;
+  bool first;  // acc holds nothing yet
+};
+
+// out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
+// x, then the lanes are added by halves.
+template <class T>
+struct DotCall {
+  int64_t k;
+  const T *a;
+  int64_t a_stride;
+  const void *b;
+  int64_t b_stride, n;
+  T *out;
+  int64_t out_row, out_column;
+  bool first;
+};
+
+// The same of lines with a scale for every 32 of k. The strides of lines and scales are in bytes; k is whole blocks.
+struct BlockDotCall {
+  DotCall<float> lines;
+  const uint8_t *scales;
+  int64_t scale_stride;
+};
+
 // What depends on the type of an operand's elements.
 template <class T>
 struct Elements {
@@ -87,16 +131,8 @@ struct Elements {
                             void *to, int64_t to_stride);
   PackSame pack_same;
 
-  // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
-  using Wide = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *acc,
-                        int64_t acc_stride, bool first);
-  Wide wide[kMaxSkinnyRows + 1];
-
-  // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
-  // x, then the lanes are added by halves.
-  using Dot = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *out,
-                       int64_t out_row, int64_t out_column, bool first);
-  Dot dot[kMaxSkinnyRows + 1];
+  void (*wide[kMaxSkinnyRows + 1])(const WideCall<T> &);  // by rows
+  void (*dot[kMaxSkinnyRows + 1])(const DotCall<T> &);
 
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
   // Kernels::tile has the type.
@@ -111,17 +147,18 @@ struct Elements {
 
 // Of operands with a scale for every 32 of k: what depends on the type of their elements.
 struct BlockElements {
-  // As Elements::dot, of lines and their scales, whose strides are in bytes; k is whole blocks.
-  using Dot = void (*)(int64_t k, const float *a, int64_t a_stride, const uint8_t *b, int64_t b_stride,
-                       const uint8_t *scales, int64_t scale_stride, int64_t n, float *out, int64_t out_row,
-                       int64_t out_column, bool first);
-  Dot dot[kMaxSkinnyRows + 1];
+  void (*dot[kMaxSkinnyRows + 1])(const BlockDotCall &);  // by rows
 
   // As Elements::thin over a packed panel from the beginning of a block; k is whole blocks.
   Elements<float>::Tile thin[kMaxThinRows + 1];
 
   // `count` rows of a packed panel, from the x-th on, as floats.
   void (*widen)(const void *panel, int64_t x, int64_t count, float *to);
+};
+
+// A part of the result: rows x columns of it at (i, j) of batch entry g.
+struct Region {
+  int64_t g, i, j, rows, columns;
 };
 
 template <class T>
@@ -144,10 +181,8 @@ struct Kernels {
   typename Elements<T>::Pack pack_left;
   using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
   Correct correct;
-  // Turns a tile of sums into rows x columns of the result at (i, j) of batch entry g. Adds the results' column sums to
-  // sums unless null.
-  using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i, int64_t j,
-                            int64_t rows, int64_t columns, T *sums);
+  // Turns a tile of sums into a region of the result. Adds the results' column sums to sums unless null.
+  using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, const Region &region, T *sums);
   Epilogue (*epilogue)(const Problem &problem);
 
   // `count` elements, from the x-th on, of a line of packed elements -> float, times the power of two of every 32

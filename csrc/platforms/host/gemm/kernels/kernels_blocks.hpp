@@ -55,12 +55,13 @@ ROCPY_INLINE void load_block(const uint8_t *from, VecF *to) {
   for (int i = 0; i < kBlock / lanes; i++) to[i] = decode_codes<F>(load_bits<VecB>(from + i * lanes));
 }
 
-// As Elements::dot, of lines that have a scale for every 32 elements; strides of both are in bytes.
 template <class F, int rows>
-void dot_blocks(int64_t k, const float *a, int64_t a_stride, const uint8_t *b, int64_t b_stride, const uint8_t *scales,
-                int64_t scale_stride, int64_t n, float *out, int64_t out_row, int64_t out_column, bool first) {
+void dot_blocks(const BlockDotCall &call) {
   constexpr int lanes = kLanes<float>, columns = skinny_vectors(rows) < 4 ? skinny_vectors(rows) : 4;
   constexpr int parts = kBlock / lanes, block = kBlock * F::width / 8;
+  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call.lines;
+  const uint8_t *b = static_cast<const uint8_t *>(b_data), *scales = call.scales;
+  const int64_t scale_stride = call.scale_stride;
   for (int64_t j = 0; j < n; j += columns) {
     const uint8_t *line[columns], *scale[columns];
     // Past the end the last column is read again; its sums are dropped.

@@ -207,9 +207,9 @@ ROCPY_INLINE VecU magnitudes(Vec<T> x, int count) {
 
 // Sums are of T, or int32_t before an epilogue of float.
 template <class T, class Acc = T>
-void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
-                  int64_t rows, int64_t columns, T *sums) {
+void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, const Region &region, T *sums) {
   constexpr int lanes = kLanes<T>;
+  const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   Affine<T> affine(finish, g);
   VecU most{};
@@ -238,19 +238,31 @@ void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, int6
   if (p.amax) raise_amax(p.amax, most);
 }
 
-template <class T, class E, Activation activation, bool aux, bool whole>
-ROCPY_INLINE void fast_column(const Finish<T> &finish, const T *tile, int64_t stride, E *d, int64_t d_stride, E *x_out,
-                              int64_t x_stride, bool biased, Vec<T> bias, int64_t rows, int count) {
-  for (int64_t i = 0; i < rows; i++, tile += stride, d += d_stride) {
+// A vector's worth of columns of a tile: where its sums are, and where the results and what is stored in aux go.
+template <class T, class E>
+struct FastColumn {
+  const T *tile;
+  int64_t tile_stride;
+  E *d;
+  int64_t d_stride;
+  E *aux;
+  int64_t aux_stride, rows;
+};
+
+template <Activation activation, bool has_aux, bool whole, class T, class E>
+ROCPY_INLINE void fast_column(const Finish<T> &finish, const FastColumn<T, E> &column, Vec<T> bias, int count) {
+  auto [tile, tile_stride, d, d_stride, aux, aux_stride, rows] = column;
+  const bool biased = finish.problem->has_bias;
+  for (int64_t i = 0; i < rows; i++, tile += tile_stride, d += d_stride) {
     Vec<T> x = load(tile);
     if (biased) x = x + bias;
-    if constexpr (aux) {
+    if constexpr (has_aux) {
       if constexpr (whole) {
-        store(x_out, x);
+        store(aux, x);
       } else {
-        store_part(x_out, x, count);
+        store_part(aux, x, count);
       }
-      x_out += x_stride;
+      aux += aux_stride;
     }
     x = activate<T>(finish, activation, x, x);
     if constexpr (whole) {
@@ -262,9 +274,9 @@ ROCPY_INLINE void fast_column(const Finish<T> &finish, const T *tile, int64_t st
 }
 
 template <class T, class E, Activation activation, bool aux>
-void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
-                   int64_t rows, int64_t columns, T *) {
+void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, const Region &region, T *) {
   constexpr int lanes = kLanes<T>;
+  const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   E *d = static_cast<E *>(p.d) + g * p.d_batch_stride + i0 * p.d_row_stride + j0;
   E *x = aux ? static_cast<E *>(p.aux_data) + g * p.aux_batch_stride + i0 * p.aux_row_stride + j0 : nullptr;
@@ -272,13 +284,11 @@ void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, int64
     const int count = columns - j < lanes ? static_cast<int>(columns - j) : lanes;
     Vec<T> bias = splat(static_cast<T>(0));
     if (p.has_bias) bias = load_typed<T>(p.bias, p.bias_type, g * p.bias_batch_stride + j0 + j, count);
-    E *to = aux ? x + j : nullptr;
+    const FastColumn<T, E> column{tile, stride, d, p.d_row_stride, aux ? x + j : nullptr, p.aux_row_stride, rows};
     if (count == lanes) {
-      fast_column<T, E, activation, aux, true>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride,
-                                               p.has_bias, bias, rows, lanes);
+      fast_column<activation, aux, true>(finish, column, bias, lanes);
     } else {
-      fast_column<T, E, activation, aux, false>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride,
-                                                p.has_bias, bias, rows, count);
+      fast_column<activation, aux, false>(finish, column, bias, count);
     }
   }
 }

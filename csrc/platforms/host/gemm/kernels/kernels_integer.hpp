@@ -210,9 +210,10 @@ ROCPY_INLINE VecI load_integers(const void *data, Type type, int64_t offset, int
 }
 
 // alpha * sum + beta * c + bias modulo 2^32, activated, and held to the range of the result.
-inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g, int64_t i0,
-                             int64_t j0, int64_t rows, int64_t columns, int32_t *) {
+inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, const Region &region,
+                             int32_t *) {
   constexpr int lanes = kLanes<int32_t>;
+  const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   const int64_t bias = g * p.bias_batch_stride;
   for (int64_t j = 0; j < columns; j += lanes) {
@@ -251,9 +252,9 @@ inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile,
   }
 }
 
-inline void epilogue_real(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g, int64_t i0,
-                          int64_t j0, int64_t rows, int64_t columns, int32_t *) {
-  epilogue_any<float, int32_t>(finish.real, tile, stride, g, i0, j0, rows, columns, nullptr);
+inline void epilogue_real(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, const Region &region,
+                          int32_t *) {
+  epilogue_any<float, int32_t>(finish.real, tile, stride, region, nullptr);
 }
 
 inline Kernels<int32_t>::Epilogue choose_integer_epilogue(const Problem &p) {

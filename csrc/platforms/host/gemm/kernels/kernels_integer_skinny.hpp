@@ -15,10 +15,15 @@ ROCPY_INLINE VecI add_offset(VecI sum, VecI right) {
   return sum;
 }
 
+// As wide_block.
 template <int rows, int vectors>
-ROCPY_INLINE void integer_wide_block(int64_t k, const int32_t *a, int64_t a_stride, const int8_t *b, int64_t b_stride,
-                                     int last, int32_t *acc, int64_t acc_stride, bool first) {
+ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last) {
   constexpr int lanes = kLanes<int32_t>;
+  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
+  const bool first = call.first;
+  const int32_t *a = call.a;
+  const int8_t *b = static_cast<const int8_t *>(call.b) + j;
+  int32_t *acc = call.acc + j;
   VecI sum[rows][vectors], offset[vectors] = {};
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -42,24 +47,21 @@ ROCPY_INLINE void integer_wide_block(int64_t k, const int32_t *a, int64_t a_stri
 }
 
 template <int rows>
-void integer_wide(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n,
-                  int32_t *acc, int64_t acc_stride, bool first) {
+void integer_wide(const WideCall<int32_t> &arguments) {
   constexpr int lanes = kLanes<int32_t>, vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
-  const int8_t *b = static_cast<const int8_t *>(b_data);
+  const WideCall<int32_t> call = arguments;
   int64_t j = 0;
-  for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    integer_wide_block<rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, acc + j, acc_stride, first);
-  }
-  for (; j < n; j += lanes) {
-    const int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    integer_wide_block<rows, 1>(k, a, a_stride, b + j, b_stride, last, acc + j, acc_stride, first);
+  for (; j + vectors * lanes <= call.n; j += vectors * lanes) integer_wide_block<rows, vectors>(call, j, lanes);
+  for (; j < call.n; j += lanes) {
+    const int last = call.n - j < lanes ? static_cast<int>(call.n - j) : lanes;
+    integer_wide_block<rows, 1>(call, j, last);
   }
 }
 
 template <int rows>
-void integer_dot(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n,
-                 int32_t *out, int64_t out_row, int64_t out_column, bool first) {
+void integer_dot(const DotCall<int32_t> &call) {
   constexpr int lanes = kLanes<int32_t>, columns = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const int8_t *b = static_cast<const int8_t *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
     const int8_t *column[columns];

@@ -257,8 +257,6 @@ struct Tape {
   }
 
   void run(const Step &step) const {
-    const Vec<T> zero = splat(static_cast<T>(0)), one = splat(static_cast<T>(1));
-    using V = Vec<T>;
     switch (step.opcode) {
       case ROCPY_EXT_OP_AUX:
         return aux(step);
@@ -270,6 +268,18 @@ struct Tape {
         return output(step);
       case ROCPY_EXT_OP_ROUND:
         return round(step);
+      case ROCPY_EXT_OP_WHERE:
+        return where(step);
+      default:
+        return combine(step);
+    }
+  }
+
+  // A step of two sources, or of one.
+  ROCPY_INLINE void combine(const Step &step) const {
+    const Vec<T> zero = splat(static_cast<T>(0));
+    using V = Vec<T>;
+    switch (step.opcode) {
       case ROCPY_EXT_OP_ADD:
         return binary(step, [](V x, V y) { return x + y; });
       case ROCPY_EXT_OP_SUB:
@@ -282,18 +292,6 @@ struct Tape {
         return binary(step, [](V x, V y) { return (x < y) | (x != x) ? x : y; });
       case ROCPY_EXT_OP_MAX:
         return binary(step, [](V x, V y) { return (x > y) | (x != x) ? x : y; });
-      case ROCPY_EXT_OP_NEG:
-        return unary(step, [](V x) { return -x; });
-      case ROCPY_EXT_OP_ABS:
-        return unary(step, magnitude<T>);
-      case ROCPY_EXT_OP_FLOOR:
-        return unary(step, round_down<T>);
-      case ROCPY_EXT_OP_CEIL:
-        return unary(step, round_up<T>);
-      case ROCPY_EXT_OP_TRUNC:
-        return unary(step, round_to_zero<T>);
-      case ROCPY_EXT_OP_RINT:
-        return unary(step, round_even<T>);
       case ROCPY_EXT_OP_EQ:
         return compare(step, [](V x, V y) { return x == y; });
       case ROCPY_EXT_OP_NE:
@@ -310,10 +308,30 @@ struct Tape {
         return compare(step, [zero](V x, V y) { return (x != zero) & (y != zero); });
       case ROCPY_EXT_OP_OR:
         return compare(step, [zero](V x, V y) { return (x != zero) | (y != zero); });
+      default:
+        return apply(step);
+    }
+  }
+
+  // A step that is a function of one source.
+  ROCPY_INLINE void apply(const Step &step) const {
+    const Vec<T> zero = splat(static_cast<T>(0)), one = splat(static_cast<T>(1));
+    using V = Vec<T>;
+    switch (step.opcode) {
+      case ROCPY_EXT_OP_NEG:
+        return unary(step, [](V x) { return -x; });
+      case ROCPY_EXT_OP_ABS:
+        return unary(step, magnitude<T>);
+      case ROCPY_EXT_OP_FLOOR:
+        return unary(step, round_down<T>);
+      case ROCPY_EXT_OP_CEIL:
+        return unary(step, round_up<T>);
+      case ROCPY_EXT_OP_TRUNC:
+        return unary(step, round_to_zero<T>);
+      case ROCPY_EXT_OP_RINT:
+        return unary(step, round_even<T>);
       case ROCPY_EXT_OP_NOT:
         return unary(step, [zero, one](V x) { return x != zero ? zero : one; });
-      case ROCPY_EXT_OP_WHERE:
-        return where(step);
       case ROCPY_EXT_OP_EXP:
         return unary(step, exponential<T>);
       case ROCPY_EXT_OP_LOG:
@@ -391,9 +409,9 @@ ROCPY_INLINE void store_result(const Tape<T> &tape, const View<T> &from, T *sums
 
 // As epilogue_any, with the tile program in place of the activation.
 template <class T, class Acc = T>
-void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
-                      int64_t rows, int64_t columns, T *sums) {
+void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, const Region &region, T *sums) {
   constexpr int lanes = kLanes<T>;
+  const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   const Program &program = *p.program->program;
   const int parts = program.pairs ? 2 : 1;
@@ -466,9 +484,9 @@ void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, 
   if (p.amax) raise_amax(p.amax, most);
 }
 
-inline void epilogue_program_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g,
-                                     int64_t i0, int64_t j0, int64_t rows, int64_t columns, int32_t *) {
-  epilogue_program<float, int32_t>(finish.real, tile, stride, g, i0, j0, rows, columns, nullptr);
+inline void epilogue_program_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride,
+                                     const Region &region, int32_t *) {
+  epilogue_program<float, int32_t>(finish.real, tile, stride, region, nullptr);
 }
 
 }  // namespace

@@ -22,10 +22,15 @@ constexpr int skinny_vectors(int rows) {
 constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
 constexpr bool wide_fetches(int rows) { return kRegisters == 32 && rows > kMostUnfetchedRows; }
 
+// Some vectors of columns from the j-th on, `last` lanes of the last of them.
 template <class T, class E, int rows, int vectors>
-ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last,
-                             int64_t ahead, T *acc, int64_t acc_stride, bool first) {
+ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
   constexpr int lanes = kLanes<T>;
+  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
+  const bool first = call.first;
+  const T *a = call.a;
+  const E *b = static_cast<const E *>(call.b) + j;
+  T *acc = call.acc + j;
   Vec<T> sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -62,19 +67,19 @@ ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b
 
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
-void wide(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *acc,
-          int64_t acc_stride, bool first) {
+void wide(const WideCall<T> &arguments) {
   constexpr int lanes = kLanes<T>, vectors = skinny_vectors(rows);
-  const E *b = static_cast<const E *>(b_data);
-  const int64_t wrapped = (k * b_stride - n) * static_cast<int64_t>(sizeof(E)) + kWideAhead;
+  const WideCall<T> call = arguments;
+  const int64_t n = call.n;
+  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + kWideAhead;
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
     const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > kWideAhead ? kWideAhead : wrapped;
-    wide_block<T, E, rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, ahead, acc + j, acc_stride, first);
+    wide_block<T, E, rows, vectors>(call, j, lanes, ahead);
   }
   for (; j < n; j += lanes) {
     int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    wide_block<T, E, rows, 1>(k, a, a_stride, b + j, b_stride, last, wrapped, acc + j, acc_stride, first);
+    wide_block<T, E, rows, 1>(call, j, last, wrapped);
   }
 }
 
@@ -83,9 +88,9 @@ void wide(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b
 constexpr int dot_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows); }
 
 template <class T, class E, int rows>
-void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *out,
-         int64_t out_row, int64_t out_column, bool first) {
+void dot(const DotCall<T> &call) {
   constexpr int lanes = kLanes<T>, columns = dot_columns(rows);
+  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const E *b = static_cast<const E *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
     const E *column[columns];

@@ -135,9 +135,9 @@ constexpr int64_t kStripAhead = 4096;
 
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
-void strip(int64_t k, const T *a, const void *b_data, int64_t panel_stride, const T *in, int64_t in_stride,
-           int64_t in_panel, T *out, int64_t out_stride, int64_t out_panel) {
+void strip(const StripCall<T> &call) {
   constexpr int lanes = kLanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
+  auto [k, a, b_data, panel_stride, in, in_stride, in_panel, out, out_stride, out_panel] = call;
   const E *b = static_cast<const E *>(b_data);
   Vec<T> sum[panels][rows][kTileVectors];
   ROCPY_UNROLL

@@ -94,6 +94,7 @@ hipError_t find_streams(const std::vector<Part> &parts, std::vector<Stream *> *s
 // What the streams do next follows what each of them had to do by now.
 void join(const std::vector<Stream *> &streams) {
   std::vector<Point> reached;
+  reached.reserve(streams.size());
   for (Stream *stream : streams) {
     reached.push_back({stream, enqueue_function_item(stream, [] {}, ItemKind::mark, nullptr)});
   }

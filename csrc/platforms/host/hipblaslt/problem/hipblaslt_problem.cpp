@@ -201,6 +201,95 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   return HIPBLAS_STATUS_SUCCESS;
 }
 
+// Of D, and of the product's rows and k: D may have half of these rows.
+struct Sizes {
+  uint64_t m, n, rows, k;
+};
+
+bool packed(const Layouts &l) { return l.a->order == ROCPY_EXT_ORDER_PACKED; }
+
+bool batches_agree(const char *function, const Layouts &l) {
+  if (l.a->batch_stride < 0 || l.b->batch_stride < 0 || l.c->batch_stride < 0 || l.d->batch_stride < 0) {
+    report(function, "a batch stride is negative");
+    return false;
+  }
+  int32_t batch = l.d->batch_count;
+  bool a_counts = l.a->batch_count == batch || (packed(l) && l.a->batch_count == 1);
+  if (batch < 1 || !a_counts || l.b->batch_count != batch || l.c->batch_count != batch) {
+    report(function, "batch counts of A, B, C and D are %d, %d, %d and %d: they must be equal and positive",
+           l.a->batch_count, l.b->batch_count, l.c->batch_count, batch);
+    return false;
+  }
+  return true;
+}
+
+// How the matrices lie in memory, and which operations and types of the input that allows.
+hipblasStatus_t check_orders(const MatmulDesc &desc, const Layouts &l, const ProductTypes &types, uint64_t k) {
+  int32_t op_a = desc.trans_a, op_b = desc.trans_b;
+  if (swizzled(*l.a)) return check_swizzle(*l.a, op_a, HIPBLAS_OP_T);
+  if (swizzled(*l.b)) return check_swizzle(*l.b, op_b, HIPBLAS_OP_N);
+  if ((!packed(l) && !plain_order(*l.a)) || !plain_order(*l.b) || !plain_order(*l.d) || l.c->order != l.d->order) {
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
+  // AMD's kernels of block-scaled operands read both along k; a packed one is read as it was packed.
+  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed(l)) || op_b != HIPBLAS_OP_N || k % 32 != 0))
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
+      (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+// Whether each matrix has the elements that the product reads or writes.
+bool matrices_fit(const char *function, const MatmulDesc &desc, const Layouts &l, const Sizes &sizes,
+                  bool pointer_array) {
+  bool a_plain = desc.trans_a == HIPBLAS_OP_N, b_plain = desc.trans_b == HIPBLAS_OP_N;
+  if (packed(l)) {
+    if (l.d->order == HIPBLASLT_ORDER_ROW || !a_plain || l.a->batch_stride != 0 || l.a->rows != sizes.rows) {
+      report(function, "a packed A needs op N, batch stride 0, D in columns and as many rows as D");
+      return false;
+    }
+  } else if (!matrix_fits(function, 'A', *l.a, a_plain ? sizes.rows : sizes.k, a_plain ? sizes.k : sizes.rows, false)) {
+    return false;
+  }
+  if (!matrix_fits(function, 'B', *l.b, b_plain ? sizes.k : sizes.n, b_plain ? sizes.n : sizes.k, false) ||
+      !matrix_fits(function, 'C', *l.c, sizes.m, sizes.n, true) ||
+      !matrix_fits(function, 'D', *l.d, sizes.m, sizes.n, false)) {
+    return false;
+  }
+  if (l.d->batch_count > 1 && l.d->batch_stride == 0 && !pointer_array && sizes.n != 0) {
+    report(function, "every batch entry would write the same D: its batch stride is 0");
+    return false;
+  }
+  return true;
+}
+
+// Shapes, types and strides, all known to be sound.
+void set_matrices(const MatmulDesc &desc, const Layouts &l, const ProductTypes &types, const Sizes &sizes, Call *call) {
+  gemm::Problem &p = call->problem;
+  int32_t op_a = desc.trans_a, op_b = desc.trans_b;
+  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
+  p.m = int64_t(by_rows ? sizes.m : sizes.n);
+  p.n = int64_t(by_rows ? sizes.n : sizes.rows);
+  p.k = int64_t(sizes.k);
+  call->batch = l.d->batch_count;
+  p.batch = call->pointer_array ? 1 : call->batch;
+  p.compute = types.compute;
+  engine_type(by_rows ? l.a->type : l.b->type, &p.a.type);
+  engine_type(by_rows ? l.b->type : l.a->type, &p.b.type);
+  engine_type(l.d->type, &p.d_type);
+  p.a.conjugated = types.complex && (by_rows ? op_a : op_b) == HIPBLAS_OP_C;
+  p.b.conjugated = types.complex && (by_rows ? op_b : op_a) == HIPBLAS_OP_C;
+  set_strides(by_rows ? *l.a : *l.b, by_rows ? op_a : op_b, !by_rows, &p.a);
+  set_strides(by_rows ? *l.b : *l.a, by_rows ? op_b : op_a, !by_rows, &p.b);
+  p.b.packed = packed(l);
+  p.c_row_stride = l.c->ld;
+  p.c_batch_stride = l.c->batch_stride;
+  p.d_row_stride = l.d->ld;
+  p.d_batch_stride = l.d->batch_stride;
+}
+
 }  // namespace
 
 bool pointer_array_conflict(const MatmulDesc &desc) {
@@ -219,81 +308,23 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   int32_t op_a = desc.trans_a, op_b = desc.trans_b;
   if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C)
     return HIPBLAS_STATUS_INTERNAL_ERROR;
-  bool packed = l.a->order == ROCPY_EXT_ORDER_PACKED;
-  if (l.a->batch_stride < 0 || l.b->batch_stride < 0 || l.c->batch_stride < 0 || l.d->batch_stride < 0) {
-    report(function, "a batch stride is negative");
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
-  int32_t batch = l.d->batch_count;
-  bool a_counts = l.a->batch_count == batch || (packed && l.a->batch_count == 1);
-  if (batch < 1 || !a_counts || l.b->batch_count != batch || l.c->batch_count != batch) {
-    report(function, "batch counts of A, B, C and D are %d, %d, %d and %d: they must be equal and positive",
-           l.a->batch_count, l.b->batch_count, l.c->batch_count, batch);
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
-  uint64_t m = l.d->rows, n = l.d->columns, k = op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows;
-  call->empty = m == 0 || n == 0;
-  if (m == 0) return HIPBLAS_STATUS_SUCCESS;
-  // Rows of the product, of which D may have half.
-  uint64_t rows = has_pairs(desc) ? 2 * m : m;
+  if (!batches_agree(function, l)) return HIPBLAS_STATUS_INVALID_VALUE;
+  Sizes sizes{l.d->rows, l.d->columns, l.d->rows, op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows};
+  call->empty = sizes.m == 0 || sizes.n == 0;
+  if (sizes.m == 0) return HIPBLAS_STATUS_SUCCESS;
+  if (has_pairs(desc)) sizes.rows *= 2;
   // The library's kernels count in 32 bits.
-  if ((rows | n | k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  if ((sizes.rows | sizes.n | sizes.k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
 
   if (scale_modes_differ(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
   call->pointer_array = l.a->batch_mode == HIPBLASLT_BATCH_MODE_POINTER_ARRAY;
   if (call->pointer_array && pointer_array_conflict(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
-  if (swizzled(*l.a)) return check_swizzle(*l.a, op_a, HIPBLAS_OP_T);
-  if (swizzled(*l.b)) return check_swizzle(*l.b, op_b, HIPBLAS_OP_N);
-  if ((!packed && !plain_order(*l.a)) || !plain_order(*l.b) || !plain_order(*l.d) || l.c->order != l.d->order) {
-    return HIPBLAS_STATUS_INTERNAL_ERROR;
-  }
-  // AMD's kernels of block-scaled operands read both along k; a packed one is read as it was packed.
-  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed) || op_b != HIPBLAS_OP_N || k % 32 != 0))
-    return HIPBLAS_STATUS_INTERNAL_ERROR;
-  if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
-      (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
-    return HIPBLAS_STATUS_INTERNAL_ERROR;
-  }
+  hipblasStatus_t status = check_orders(desc, l, types, sizes.k);
+  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  if (!matrices_fit(function, desc, l, sizes, call->pointer_array)) return HIPBLAS_STATUS_INVALID_VALUE;
+  set_matrices(desc, l, types, sizes, call);
 
-  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
-  if (packed) {
-    if (by_rows || op_a != HIPBLAS_OP_N || l.a->batch_stride != 0 || l.a->rows != rows) {
-      report(function, "a packed A needs op N, batch stride 0, D in columns and as many rows as D");
-      return HIPBLAS_STATUS_INVALID_VALUE;
-    }
-  } else if (!matrix_fits(function, 'A', *l.a, op_a == HIPBLAS_OP_N ? rows : k, op_a == HIPBLAS_OP_N ? k : rows,
-                          false)) {
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
-  if (!matrix_fits(function, 'B', *l.b, op_b == HIPBLAS_OP_N ? k : n, op_b == HIPBLAS_OP_N ? n : k, false) ||
-      !matrix_fits(function, 'C', *l.c, m, n, true) || !matrix_fits(function, 'D', *l.d, m, n, false)) {
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
-  if (batch > 1 && l.d->batch_stride == 0 && !call->pointer_array && n != 0) {
-    report(function, "every batch entry would write the same D: its batch stride is 0");
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
-
-  p.m = int64_t(by_rows ? m : n);
-  p.n = int64_t(by_rows ? n : rows);
-  p.k = int64_t(k);
-  call->batch = batch;
-  p.batch = call->pointer_array ? 1 : batch;
-  p.compute = types.compute;
-  engine_type(by_rows ? l.a->type : l.b->type, &p.a.type);
-  engine_type(by_rows ? l.b->type : l.a->type, &p.b.type);
-  engine_type(l.d->type, &p.d_type);
-  p.a.conjugated = types.complex && (by_rows ? op_a : op_b) == HIPBLAS_OP_C;
-  p.b.conjugated = types.complex && (by_rows ? op_b : op_a) == HIPBLAS_OP_C;
-  set_strides(by_rows ? *l.a : *l.b, by_rows ? op_a : op_b, !by_rows, &p.a);
-  set_strides(by_rows ? *l.b : *l.a, by_rows ? op_b : op_a, !by_rows, &p.b);
-  p.b.packed = packed;
-  p.c_row_stride = l.c->ld;
-  p.c_batch_stride = l.c->batch_stride;
-  p.d_row_stride = l.d->ld;
-  p.d_batch_stride = l.d->batch_stride;
-
-  hipblasStatus_t status = translate_epilogue(function, desc, l, types, operands == nullptr, call);
+  status = translate_epilogue(function, desc, l, types, operands == nullptr, call);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
   if (has_scales(desc)) {
     status = translate_scales(function, desc, l, types, operands == nullptr, call);
@@ -308,8 +339,8 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   if (!operands) {
     p.beta = has_pairs(desc) ? 0.0 : 1.0;
-    return desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR
-                                                                       : HIPBLAS_STATUS_SUCCESS;
+    const bool vector_by_rows = desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && l.d->order == HIPBLASLT_ORDER_ROW;
+    return vector_by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR : HIPBLAS_STATUS_SUCCESS;
   }
   if (call->empty) return HIPBLAS_STATUS_SUCCESS;
   return translate_operands(function, desc, l, *operands, call);

@@ -13,10 +13,20 @@ using gemm::ScaleKind;
 
 bool misaligned_float(const void *pointer) { return misaligned(pointer, gemm::Type::f32); }
 
-// One operand's factors. hipBLASLt has no attribute for their stride between batch entries: factors by rows or columns
-// belong to all entries, blocks follow each other entry by entry as the operand does.
-hipblasStatus_t operand_scale(const char *function, char name, const void *data, int32_t mode, int64_t lines, int64_t k,
-                              const ProductTypes &types, bool searching, bool packed, gemm::Scale *out) {
+// The factors of one operand, A or B, as its attributes say, and how many lines along k it has.
+struct OperandScale {
+  char name;
+  const void *data;
+  int32_t mode;
+  int64_t lines;
+  bool packed;  // then the factors of blocks are packed with the elements
+};
+
+// One operand's factors in the problem. hipBLASLt has no attribute for their stride between batch entries: factors by
+// rows or columns belong to all entries, blocks follow each other entry by entry as the operand does.
+hipblasStatus_t operand_scale(const char *function, const OperandScale &scale, int64_t k, const ProductTypes &types,
+                              bool searching, gemm::Scale *out) {
+  const auto [name, data, mode, lines, packed] = scale;
   if (!data && mode == scale_mode_unset) return HIPBLAS_STATUS_SUCCESS;
   switch (mode) {
     case HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F:
@@ -57,10 +67,11 @@ hipblasStatus_t translate_scales(const char *function, const MatmulDesc &desc, c
   // A tile program of pairs makes one row of D out of two of the product.
   int64_t m = by_rows ? int64_t(l.d->rows) : p.n, n = int64_t(l.d->columns);
   gemm::Scale &a = by_rows ? p.a.scale : p.b.scale, &b = by_rows ? p.b.scale : p.a.scale;
-  hipblasStatus_t status = operand_scale(function, 'A', desc.a_scale, desc.a_scale_mode, m, p.k, types, searching,
-                                         l.a->order == ROCPY_EXT_ORDER_PACKED, &a);
+  const bool packed = l.a->order == ROCPY_EXT_ORDER_PACKED;
+  hipblasStatus_t status =
+      operand_scale(function, {'A', desc.a_scale, desc.a_scale_mode, m, packed}, p.k, types, searching, &a);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
-  status = operand_scale(function, 'B', desc.b_scale, desc.b_scale_mode, n, p.k, types, searching, false, &b);
+  status = operand_scale(function, {'B', desc.b_scale, desc.b_scale_mode, n, false}, p.k, types, searching, &b);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
 
   // AMD's kernels know the factors of C, D and aux for 8-bit values alone, the largest magnitude for products of such.

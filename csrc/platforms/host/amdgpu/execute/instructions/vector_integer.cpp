@@ -15,7 +15,7 @@ using u32 = uint32_t;
 using i32 = int32_t;
 using u64 = uint64_t;
 using i64 = int64_t;
-using wide = __int128;
+using i128 = __int128;
 
 i32 signed24(u32 value) { return static_cast<i32>(value << 8) >> 8; }
 u32 unsigned24(u32 value) { return value & 0xffffff; }
@@ -115,7 +115,7 @@ void multiply_add_wide(Wave &w, const Instruction &i) {
   Result result(w, i, Type::u64);
   u64 out = 0;
   for_lanes(w.exec(), [&](int lane) {
-    const wide exact = static_cast<wide>(static_cast<Narrow>(a.low(lane))) * static_cast<Narrow>(b.low(lane)) +
+    const i128 exact = static_cast<i128>(static_cast<Narrow>(a.low(lane))) * static_cast<Narrow>(b.low(lane)) +
                        static_cast<Wide>(c.wide(lane));
     const bool overflows = exact > std::numeric_limits<Wide>::max() || exact < std::numeric_limits<Wide>::min();
     out |= static_cast<u64>(overflows) << lane;
@@ -167,32 +167,32 @@ void add_bitwise(Handlers &handlers) {
 
 void add_arithmetic(Handlers &handlers) {
   for (const char *name : {"v_add_u32", "v_add_nc_u32"}) {
-    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<wide>(a) + b; }));
+    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<i128>(a) + b; }));
   }
   for (const char *name : {"v_sub_u32", "v_sub_nc_u32"}) {
-    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<wide>(a) - b; }));
+    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<i128>(a) - b; }));
   }
   for (const char *name : {"v_subrev_u32", "v_subrev_nc_u32"}) {
-    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<wide>(b) - a; }));
+    ROCPY_LANES2(name, u32, u32, u32, saturated<u32>(i, [&] { return static_cast<i128>(b) - a; }));
   }
   for (const char *name : {"v_add_i32", "v_add_nc_i32"}) {
-    ROCPY_LANES2(name, i32, i32, i32, saturated<i32>(i, [&] { return static_cast<wide>(a) + b; }));
+    ROCPY_LANES2(name, i32, i32, i32, saturated<i32>(i, [&] { return static_cast<i128>(a) + b; }));
   }
   for (const char *name : {"v_sub_i32", "v_sub_nc_i32"}) {
-    ROCPY_LANES2(name, i32, i32, i32, saturated<i32>(i, [&] { return static_cast<wide>(a) - b; }));
+    ROCPY_LANES2(name, i32, i32, i32, saturated<i32>(i, [&] { return static_cast<i128>(a) - b; }));
   }
   for (const char *name : {"v_add_u16", "v_add_nc_u16"}) {
-    ROCPY_LANES2(name, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<wide>(a) + b; }));
+    ROCPY_LANES2(name, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<i128>(a) + b; }));
   }
   for (const char *name : {"v_sub_u16", "v_sub_nc_u16"}) {
-    ROCPY_LANES2(name, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<wide>(a) - b; }));
+    ROCPY_LANES2(name, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<i128>(a) - b; }));
   }
-  ROCPY_LANES2("v_subrev_u16", u16, u16, u16, saturated<u16>(i, [&] { return static_cast<wide>(b) - a; }));
+  ROCPY_LANES2("v_subrev_u16", u16, u16, u16, saturated<u16>(i, [&] { return static_cast<i128>(b) - a; }));
   for (const char *name : {"v_add_i16", "v_add_nc_i16"}) {
-    ROCPY_LANES2(name, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<wide>(a) + b; }));
+    ROCPY_LANES2(name, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<i128>(a) + b; }));
   }
   for (const char *name : {"v_sub_i16", "v_sub_nc_i16"}) {
-    ROCPY_LANES2(name, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<wide>(a) - b; }));
+    ROCPY_LANES2(name, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<i128>(a) - b; }));
   }
   handlers.add("v_add_co_u32", with_carry<1, false, false>);
   handlers.add("v_sub_co_u32", with_carry<-1, false, false>);
@@ -224,17 +224,17 @@ void add_products(Handlers &handlers) {
   ROCPY_LANES2("v_mul_hi_u32_u24", u32, u32, u32,
                static_cast<u32>(static_cast<u64>(unsigned24(a)) * unsigned24(b) >> 32));
   ROCPY_LANES3("v_mad_i32_i24", i32, u32, u32, i32,
-               saturated<i32>(i, [&] { return static_cast<wide>(signed24(a)) * signed24(b) + c; }));
+               saturated<i32>(i, [&] { return static_cast<i128>(signed24(a)) * signed24(b) + c; }));
   ROCPY_LANES3("v_mad_u32_u24", u32, u32, u32, u32,
-               saturated<u32>(i, [&] { return static_cast<wide>(unsigned24(a)) * unsigned24(b) + c; }));
+               saturated<u32>(i, [&] { return static_cast<i128>(unsigned24(a)) * unsigned24(b) + c; }));
   for (const char *name : {"v_mad_u16", "v_mad_legacy_u16"}) {
-    ROCPY_LANES3(name, u16, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<wide>(a) * b + c; }));
+    ROCPY_LANES3(name, u16, u16, u16, u16, saturated<u16>(i, [&] { return static_cast<i128>(a) * b + c; }));
   }
   for (const char *name : {"v_mad_i16", "v_mad_legacy_i16"}) {
-    ROCPY_LANES3(name, i16, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<wide>(a) * b + c; }));
+    ROCPY_LANES3(name, i16, i16, i16, i16, saturated<i16>(i, [&] { return static_cast<i128>(a) * b + c; }));
   }
-  ROCPY_LANES3("v_mad_u32_u16", u32, u16, u16, u32, saturated<u32>(i, [&] { return static_cast<wide>(a) * b + c; }));
-  ROCPY_LANES3("v_mad_i32_i16", i32, i16, i16, i32, saturated<i32>(i, [&] { return static_cast<wide>(a) * b + c; }));
+  ROCPY_LANES3("v_mad_u32_u16", u32, u16, u16, u32, saturated<u32>(i, [&] { return static_cast<i128>(a) * b + c; }));
+  ROCPY_LANES3("v_mad_i32_i16", i32, i16, i16, i32, saturated<i32>(i, [&] { return static_cast<i128>(a) * b + c; }));
   for (const char *name : {"v_mad_u64_u32", "v_mad_co_u64_u32"}) {
     handlers.add(name, multiply_add_wide<u64, u32>);
   }

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# The scales of a product as arguments.
+
+
+cdef class ScaleArguments:
+    cdef readonly object a, b, c, d
+    cdef readonly bint amax
+    cdef readonly bint from_weight
+
+
+# Inline, so that a product without scales pays for comparisons alone.
+cdef inline ScaleArguments scales_or_none(object a, object b, object c, object d, bint amax):
+    """Return the scales of a call; ``None`` where there are none."""
+    cdef ScaleArguments scales
+    if a is None and b is None and c is None and d is None and not amax:
+        return None
+    scales = ScaleArguments.__new__(ScaleArguments)
+    scales.a, scales.b, scales.c, scales.d, scales.amax = a, b, c, d, amax
+    return scales
+
+
+cdef inline bint is_number(object scale):
+    return scale is None or type(scale) is float or type(scale) is int
+
+
+cdef inline bint are_numbers(ScaleArguments scales):
+    """Whether the scales of a and b are plain numbers at the most: no arrays, which may have one for each block."""
+    return is_number(scales.a) and is_number(scales.b)
+
+
+cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors)
+cpdef ScaleArguments all_scales(object b, ScaleArguments scales)
