@@ -74,7 +74,7 @@ def configure(parser: Parser) -> None:
         metavar="SET",
         help="instruction set that rocpy and its peers are limited to: native (the default) or avx2",
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only groups whose name contains this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run only groups whose name contains this text")
     parser.add_argument("--list", action="store_true", help="measure nothing; list the groups' names for --only")
     parser.add_argument(
         "--output",

@@ -171,4 +171,4 @@ def _show(document: Mapping[str, Any]) -> None:
         for message in row["messages"]:
             say(message)
     say_folded("error: largest difference from float64, over the bound derived from K and roundings.")
-    say_folded("At most 1 is right. Weight: the weights packed beforehand.")
+    say_folded("At most 1 is correct. Weight: with the weights packed in advance.")

@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
     below = add_commands(parser, COMMANDS.items(), dest="tune_command")
     _configure_run(below["run"])
     below["show"].add_argument(
-        "number", metavar="NUMBER", type=number_from(int, 0), help="number of the record, as `rocpy tune list` gives it"
+        "number", metavar="NUMBER", type=number_from(int, 0), help="number of the record, as `rocpy tune list` shows it"
     )
     below["export"].add_argument("path", metavar="FILE", help="file to write; - for standard output")
     below["export"].add_argument(

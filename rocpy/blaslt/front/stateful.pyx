@@ -87,8 +87,8 @@ cdef class Matmul:
         out
             Array that receives the result.
         algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
-            unplanned product is planned first.
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If
+            the product has not been planned, it is planned first.
         stream
             Stream that orders the product, instead of the one given at construction.
 
@@ -102,7 +102,7 @@ cdef class Matmul:
         InvalidProblemError
             If the algorithm is not one of this product's.
         InvalidOperandError
-            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
+            If an operand has a different shape, dtype, layout or device than when it was passed, because its memory was replaced.
         ClosedError
             After close().
         UnsupportedError
@@ -110,7 +110,7 @@ cdef class Matmul:
 
         Notes
         -----
-        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
+        On a stream captured by :meth:`rocpy.Stream.capture` it becomes part of the graph, which keeps the operands and the result alive.
 
         References
         ----------
@@ -202,18 +202,18 @@ cdef class Matmul:
             Only these, in this order: algorithms, their records (:meth:`Algorithm.to_dict`, :meth:`export`) or kernel
             names. The first is pinned.
         max_algorithms
-            Number of algorithms to request, 1 or more.
+            How many to ask for, 1 or more.
 
         Returns
         -------
         list of Algorithm
             Best first, as predicted; empty when the result has no elements. A notebook shows the list as a table.
-            Planning again discards the previous plan.
+            Planning again starts from nothing.
 
         Raises
         ------
         InvalidProblemError
-            If an algorithm belongs to another library, version or architecture, or is not offered for this product.
+            If an algorithm is of another library, version or architecture, or is not offered for this product.
         UnsupportedError
             If the platform has none.
         ClosedError
@@ -245,16 +245,16 @@ cdef class Matmul:
         """Measure the algorithms, take the fastest, and remember it for later products of this problem.
 
         Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
-        results. The heuristic's first choice is kept unless another algorithm is faster by more than the spread of the
-        times, in two rounds. The choice is stored in :func:`rocpy.tuning.current`, also for :func:`rocpy.matmul` and
-        for other processes.
+        results. The heuristic's first choice stays unless another is faster by more than the times differ among
+        themselves, in two rounds. What was chosen is stored in :func:`rocpy.tuning.current`, for the function form and
+        for other processes too.
 
         Parameters
         ----------
         budget_ms
-            Time limit, in milliseconds.
+            What it may take, in milliseconds.
         max_algorithms
-            Number of algorithms to request, 1 or more.
+            How many algorithms to ask for, 1 or more.
 
         Returns
         -------
@@ -268,7 +268,7 @@ cdef class Matmul:
         InvalidProblemError
             If there is nothing to compute.
         ClosedError
-            After close(), or if this product or its stream is closed in the meantime; nothing is stored then.
+            After close(), and if this product or its stream is closed meanwhile; nothing is stored then.
 
         References
         ----------
@@ -291,8 +291,8 @@ cdef class Matmul:
         Parameters
         ----------
         algorithm
-            One of :attr:`algorithms`, its index there, its kernel's name, its record, or the result of :meth:`export`,
-            whose problem must be this one.
+            One of :attr:`algorithms`, its index there, its kernel's name, its record, or what :meth:`export` gave,
+            whose problem must then be this one.
 
         Returns
         -------
@@ -322,7 +322,7 @@ cdef class Matmul:
         -------
         dict
             ``{"format": 1, "problem": ..., "algorithm": ...}``; :meth:`pin`, :meth:`plan` and
-            ``rocpy.matmul(..., algorithm=)`` accept it, in this process or another. An unplanned product is
+            ``rocpy.matmul(..., algorithm=)`` take it back, in this process or another. An unplanned product is
             planned first.
 
         Raises
@@ -353,9 +353,9 @@ cdef class Matmul:
         Parameters
         ----------
         a, b, c, bias, aux
-            New operands of the same shape, dtype and device; omitted operands are unchanged. Other strides are allowed,
-            and are planned again. With ``options(dynamic="m")`` M may change, in all operands at once; the last few
-            plans are kept, with the algorithms that were pinned.
+            New operands of the same shape, dtype and device; omitted operands are unchanged. Other strides are allowed
+            and planned for. With ``options(dynamic="m")`` M may change, in all operands that have it at once; the last
+            few plans are kept, with the algorithms that were pinned in them.
         alpha, beta
             New host scalars.
         scale_a, scale_b, scale_c, scale_d

@@ -324,7 +324,7 @@ cdef class NativeProduct(Planned):
         return 0
 
     def release_operands(self):
-        """Release the operands and keep the plan; reset_operands() with all operands makes the product usable again."""
+        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
@@ -336,7 +336,7 @@ cdef class NativeProduct(Planned):
         self.busy = False
 
     def close(self):
-        """Release the plan and the operands. Closing twice has no effect."""
+        """Give back the plan and the operands. Closing twice is harmless."""
         if self.busy:
             raise RocpyError("this Matmul is in use by another thread; close it afterwards")
         self.closed = True

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 # The driver of hipBLASLt's C ABI: the shared case list, many threads, and, without a sanitizer, what an epilogue allocates.
-set(driver ${CMAKE_CURRENT_LIST_DIR})
 set(testing ${ROCPY_SOURCE_ROOT}/rocpy/testing)
 # With a sanitizer the large cases take too long, and show nothing that the small ones do not.
 set(driver_limit 1e9)

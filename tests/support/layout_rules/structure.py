@@ -92,8 +92,6 @@ def modules_import_no_circle(tree: Tree) -> Iterator[str]:
 @rule(
     {f"rocpy/runtime/bad{i}.py": "" for i in range(21)},
     {f"csrc/platforms/host/os/bad{i}.cpp": "" for i in range(21)},
-    {f"tests/cpp/gemm/bad{i}.cpp": "" for i in range(21)},
-    {f"csrc/abi/bad{i}.cpp": "" for i in range(21)},
     {f"tests/unit/bad{i}.py": "" for i in range(21)},
     {f"tools/tables/bad{i}.py": "" for i in range(21)},
     {f"benchmarks/cpp/bad{i}.cpp": "" for i in range(21)},
