@@ -17,11 +17,17 @@ constexpr double kWrittenBytes = 10.0;       // a cycle, of panels
 constexpr double kCacheBytes = 1 << 19;      // an operand up to this size is taken to be in a cache
 constexpr double kOutermostBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
 constexpr double kOuterReads = 0.004;        // cycles a byte of a panel that is read again from the second cache
+constexpr double kConflict = 0.12;           // cycles a byte of a result that is pushed out while it is written
+constexpr double kShortSum = 32;
+constexpr int64_t kFewRows = 32;
 constexpr double kCyclesPerMicrosecond = 4000;
 
 // What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t kNearBytes = 16 << 10, kOuterBytes = 256 << 10;
+
+// Rows that are multiples of this far apart fall on the same sets of the innermost cache.
+constexpr int64_t kSetBytes = 4096;
 
 double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
 
@@ -60,6 +66,11 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
   if (panel_bytes > kNearBytes) cycles += tiles * k * panels * width * size(p.compute) * kOuterReads;
+  // Of short sums little else is done than to write them: rows of the result that fall on the same sets push each other
+  // out before their next columns are written, if a block has many.
+  const bool conflict = p.d_row_stride * static_cast<int64_t>(size_of(p.d_type)) % kSetBytes == 0;
+  if (conflict && k <= kShortSum && b.block_tiles * b.tile_rows > kFewRows)
+    cycles += m * n * size(p.d_type) * kConflict;
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
@@ -122,9 +133,6 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double cut = size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
-
-// Rows that are multiples of this far apart fall on the same sets of the innermost cache.
-constexpr int64_t kSetBytes = 4096;
 
 int64_t tile_rows_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
