@@ -18,7 +18,7 @@ constexpr int64_t kRowsAhead = 64;
 constexpr int64_t kSharedRows = 64;
 
 // Sums so short that a panel is not worth fetching.
-constexpr int64_t kShortSum = 32;
+constexpr int64_t kUnfetchedSum = 32;
 
 // Columns of a that all tiles copy before the next, where the rows are adjacent.
 constexpr int64_t kColumnsTogether = 16;
@@ -102,7 +102,7 @@ struct Tiled {
     const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
     const int part = kernel.masks && rest > 0 ? rest : whole;
     const bool to_d = pass.last && plain && part == rest;
-    const bool fetches = b.fetch_next && (pass.tiles == 1 || count > kShortSum);
+    const bool fetches = b.fetch_next && (pass.tiles == 1 || count > kUnfetchedSum);
     if (to_d && !fetches && !kernel.correct && b.element < kTileElementTypes && blocks.panels > 2) {
       return plain_tiles(pass, b, kernel.tile[b.element][vectors - 1][!a_in_place], acc, part);
     }
