@@ -117,6 +117,9 @@ bool takes(const Variant &variant, const Problem &p, size_t *workspace) {
         if (!split_takes(variant, p)) return false;
         bytes = split_workspace(variant, p);
         break;
+      case Family::small:
+        if (!small_takes(variant, p)) return false;
+        break;
     }
   }
   if (workspace) *workspace = bytes;
@@ -139,6 +142,9 @@ void run_variant(const Variant &variant, const Problem &p, void *workspace) {
       return run_skinny<T>(variant, p, workspace);
     case Family::split:
       return run_split<T>(variant, p, workspace);
+    case Family::small:
+      if constexpr (!std::is_same_v<T, int32_t>) run_small<T>(p);
+      return;
   }
 }
 

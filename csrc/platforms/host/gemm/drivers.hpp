@@ -9,7 +9,7 @@
 
 namespace rocpy_host::gemm {
 
-enum class Family : uint8_t { direct, skinny, blocked, split };
+enum class Family : uint8_t { direct, skinny, blocked, split, small };
 
 // One algorithm: a driver and its block sizes. Rows and columns are of float; double takes half the columns.
 struct Variant {
@@ -102,6 +102,13 @@ inline bool has_factors(const Problem &p) {
   return factor(p.a.scale) || factor(p.b.scale) || p.c_scale || p.d_scale || p.aux_scale || p.amax;
 }
 
+// Whether the sums, of `type`, are the result.
+inline bool is_plain(const Problem &p, Type type) {
+  return p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
+         p.activation == Activation::none && !p.program && p.aux == Aux::none &&
+         p.reduction != Reduction::result_columns;
+}
+
 // Threads worth waking for so much work: some microseconds each. Those of them that the caller may use.
 int useful_threads(double multiplications, double bytes);
 int threads_for(double multiplications, double bytes);
@@ -147,6 +154,11 @@ bool skinny_takes(const Problem &p);
 size_t skinny_workspace(const Variant &variant, const Problem &p);
 template <class T>
 void run_skinny(const Variant &variant, const Problem &p, void *workspace);
+
+// No workspace. Sums are those of tiles.
+bool small_takes(const Variant &variant, const Problem &p);
+template <class T>
+void run_small(const Problem &p);
 
 bool split_takes(const Variant &variant, const Problem &p);
 size_t split_workspace(const Variant &variant, const Problem &p);

@@ -82,10 +82,7 @@ struct Tiled {
         left(problem.a, true, whole_k),
         right(problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
-    const Type type = kType<T>;
-    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
-            p.activation == Activation::none && !p.program && p.aux == Aux::none &&
-            p.reduction != Reduction::result_columns;
+    plain = is_plain(p, kType<T>);
     thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
            (packed_blocks(p.b) || element_index(p.b.type) >= kTileElementTypes);
     a_in_place = !thin && blocks.a_in_place;

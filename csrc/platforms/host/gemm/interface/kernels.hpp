@@ -83,6 +83,19 @@ struct TileCall {
   int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
 };
 
+// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are.
+template <class T>
+struct SmallCall {
+  int64_t k;
+  const T *a;
+  int64_t a_row, a_step;  // between rows, and along k
+  const T *b;
+  int64_t b_step;
+  T *out;
+  int64_t out_stride;
+  int loaded, stored;  // lanes of the last vector of b that exist, and of out that are written
+};
+
 // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
 template <class T>
 struct WideCall {
@@ -170,6 +183,9 @@ struct Kernels {
 
   using Tile = typename Elements<T>::Tile;
   Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
+
+  using Small = void (*)(const SmallCall<T> &);
+  Small small[2][kMaxTileRows + 1];  // one or two vectors wide, rows; null of integers
 
   const Elements<T> *elements[kElementTypes];
 

@@ -6,6 +6,7 @@
 #include "kernels_decode.hpp"
 #include "kernels_elements.hpp"
 #include "kernels_epilogue.hpp"
+#include "kernels_small.hpp"
 #include "kernels_tile.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
@@ -29,6 +30,8 @@ constexpr Kernels<T> make_kernels() {
   set.group = 1;
   set.masks = kMasks;
   fill_element_tiles<T, T>(set.tile[0]);
+  fill_small<T, 1, kTileRows>(set.small[0]);
+  fill_small<T, 2, kTileRows>(set.small[1]);
   if constexpr (sizeof(T) == 4) {
     set.elements[0] = &elements_f32;
     set.elements[1] = &elements_f16;
