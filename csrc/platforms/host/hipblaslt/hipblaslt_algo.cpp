@@ -128,7 +128,7 @@ hipblasStatus_t rocpy_host_algo_supported(hipblasLtHandle_t handle, hipblasLtMat
 
 hipblasStatus_t rocpy_host_copy_matmul(hipblasLtMatmulDesc_t from, hipblasLtMatmulDesc_t to) {
   const MatmulDesc *source = matmul_descs.find(from);
-  MatmulDesc *target = matmul_descs.find(to);
+  MatmulDesc *target = matmul_descs.find_to_change(to);
   if (!source || !target) return HIPBLAS_STATUS_NOT_INITIALIZED;
   *target = *source;
   return HIPBLAS_STATUS_SUCCESS;

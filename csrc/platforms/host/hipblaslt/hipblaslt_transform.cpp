@@ -200,7 +200,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescDestroy(hipblasLtMatrixTr
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescSetAttribute(hipblasLtMatrixTransformDesc_t desc,
                                                                     hipblasLtMatrixTransformDescAttributes_t attribute,
                                                                     const void *value, size_t bytes) {
-  TransformDesc *entry = transform_descs.find(desc);
+  TransformDesc *entry = transform_descs.find_to_change(desc);
   if (!entry || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
   return set_attribute(attributes, entry, attribute, value, bytes);
 }
