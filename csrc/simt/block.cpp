@@ -329,6 +329,7 @@ void BlockRunner::barrier(rocpy_simt_state *state, int32_t width) {
 void *BlockRunner::slots(rocpy_simt_state *state, int32_t width, int64_t bytes) {
   Group &all = group(state, width);
   enter(all, state, true);
+  if (all.arrived && bytes == all.slot_bytes) return all.opened;
   std::vector<std::max_align_t> &buffer = all.slots[all.generation & 1];
   const std::size_t units =
       (static_cast<std::size_t>(bytes) * all.size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
@@ -336,7 +337,9 @@ void *BlockRunner::slots(rocpy_simt_state *state, int32_t width, int64_t bytes) 
     if (all.arrived) fail_diverged(all, "threads bring values of different sizes");
     buffer.resize(units);
   }
-  return buffer.data();
+  all.slot_bytes = bytes;
+  all.opened = buffer.data();
+  return all.opened;
 }
 
 bool BlockRunner::arrive(rocpy_simt_state *state, int32_t width) {
