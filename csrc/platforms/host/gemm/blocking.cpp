@@ -134,22 +134,21 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 
+int64_t tile_rows_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+}
+
 double small_cycles(const Problem &p) {
-  const bool wide = p.compute == Type::f64;
-  const int64_t columns = tile_columns_of(p), most = wide ? kernels<double>().tile_rows : kernels<float>().tile_rows;
-  const int64_t tiles = divide_up(p.m, most), rows = divide_up(p.m, tiles), value = static_cast<int64_t>(size_of(p.compute));
-  const int64_t full = p.n / columns, rest = p.n % columns;
-  const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), halves = 2 * rest > columns ? 2 : 1;
-  double each = static_cast<double>(full) * (k * step_cycles(tile, 2) + 20 + 2 * tile);
-  if (rest) each += k * step_cycles(tile, halves) + 20 + 2 * tile;
+  const int64_t lanes = tile_columns_of(p) / 2, most = tile_rows_of(p), value = static_cast<int64_t>(size_of(p.compute));
+  const int64_t tiles = divide_up(p.m, most), rows = divide_up(p.m, tiles);
+  const int64_t width = rows <= kMostWideRows ? 4 : 2, full = p.n / (width * lanes), rest = p.n % (width * lanes);
+  const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), around = 20 + 2 * tile;
+  double each = static_cast<double>(full) * (k * step_cycles(tile, static_cast<double>(width)) + around);
+  if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
   // Lines that fall on the same cache sets are read again and again.
   const bool conflict = (rows > 8 && p.a.row_stride * value % kSetBytes == 0) ||
                         (p.k > 8 && tiles > 1 && p.b.row_stride * value % kSetBytes == 0);
   return 30 + static_cast<double>(p.batch * tiles) * each * (conflict ? 2 : 1);
-}
-
-int64_t tile_rows_of(const Problem &p) {
-  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
 }
 
 }  // namespace

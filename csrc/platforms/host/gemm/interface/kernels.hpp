@@ -10,6 +10,7 @@ namespace rocpy_host::gemm {
 
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxSkinnyRows = 8;
+constexpr int kMostWideRows = 3;  // of small tiles of four vectors
 constexpr int kMaxThinRows = 8;
 constexpr int kMaxStripRows = 3;
 
@@ -185,7 +186,7 @@ struct Kernels {
   Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 
   using Small = void (*)(const SmallCall<T> &);
-  Small small[2][kMaxTileRows + 1];  // one or two vectors wide, rows; null of integers
+  Small small[3][kMaxTileRows + 1];  // one, two or four vectors wide, rows; null of integers
 
   const Elements<T> *elements[kElementTypes];
 

@@ -32,6 +32,7 @@ constexpr Kernels<T> make_kernels() {
   fill_element_tiles<T, T>(set.tile[0]);
   fill_small<T, 1, kTileRows>(set.small[0]);
   fill_small<T, 2, kTileRows>(set.small[1]);
+  fill_small<T, 4, kMostWideRows>(set.small[2]);
   if constexpr (sizeof(T) == 4) {
     set.elements[0] = &elements_f32;
     set.elements[1] = &elements_f16;
