@@ -168,14 +168,14 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
 
 // The reference is slow under a sanitizer, and what one finds does not hide in a single case: every fourth is run.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kEvery = 4;
+constexpr int case_interval = 4;
 #else
-constexpr int kEvery = 1;
+constexpr int case_interval = 1;
 #endif
 
 [[maybe_unused]] void run_case(const Case &c) {
   static int turn = 0;
-  if (turn++ % kEvery) return;
+  if (turn++ % case_interval) return;
   Operands o(c);
   o.pack_b();
   const Expected want = reference(o);

@@ -51,7 +51,7 @@ std::vector<unsigned char> bytes_of(const Operands &o) {
 // With every algorithm the program gives the bits of the built-in epilogue.
 void same_as_built_in(const Case &c) {
   static int turn = 0;
-  if (turn++ % kEvery) return;
+  if (turn++ % case_interval) return;
   Operands o(c);
   o.pack_b();
   Builder b;

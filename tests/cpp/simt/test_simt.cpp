@@ -161,11 +161,11 @@ struct RankSum {
   int32_t round;
 };
 
-constexpr int32_t kRounds = 4;
+constexpr int32_t round_count = 4;
 
 void step(RankSum *frame) {
   rocpy_simt_state *state = frame->state;
-  while (frame->round < kRounds) {
+  while (frame->round < round_count) {
     const int32_t width = frame->round % 2 ? 8 : 0;
     if (!frame->slots) {
       frame->slots = static_cast<int64_t *>(rocpy_simt_slots(state, width, sizeof(int64_t)));

@@ -13,7 +13,7 @@ struct EpilogueMatrices {
     const char *data;
     int64_t row_bytes, column_bytes, batch_bytes;
   };
-  Matrix matrices[kMostInputs + 2];
+  Matrix matrices[most_inputs + 2];
   int count = 0, pairs = 1;
 
   explicit EpilogueMatrices(const Problem &p) {

@@ -96,7 +96,7 @@ hipblasStatus_t pack_in_order(const char *function, hipStream_t handle, const Pa
 
 // The engine's type of operands with block scales that it keeps packed.
 bool block_type(int32_t type, uint64_t m, uint64_t k, gemm::Type *out) {
-  return engine_type(type, out) && gemm::block_index(*out) >= 0 && (m | k) >> 31 == 0 && k % gemm::kBlockDepth == 0;
+  return engine_type(type, out) && gemm::block_index(*out) >= 0 && (m | k) >> 31 == 0 && k % gemm::block_depth == 0;
 }
 
 }  // namespace

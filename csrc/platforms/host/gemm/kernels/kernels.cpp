@@ -24,10 +24,10 @@ Kernels<double>::Epilogue epilogue_f64(const Problem &p) {
 template <class T>
 constexpr Kernels<T> make_kernels() {
   Kernels<T> set{};
-  set.tile_rows = kTileRows;
-  set.tile_columns = kTileVectors * kLanes<T>;
+  set.tile_rows = tile_rows;
+  set.tile_columns = tile_vectors * vector_lanes<T>;
   set.group = 1;
-  set.masks = kMasks;
+  set.masks = has_masks;
   fill_element_tiles<T, T>(set.tile[0]);
   if constexpr (sizeof(T) == 4) {
     set.elements[0] = &elements_f32;
