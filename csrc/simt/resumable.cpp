@@ -30,9 +30,10 @@ void *BlockRunner::frame(rocpy_simt_state *state, int64_t bytes) {
     if (frames_bytes_ < wanted) {
       frames_bytes_ = 0;
       frames_.reset(new (std::nothrow) char[wanted]);
-      if (!frames_)
+      if (!frames_) {
         fail(Fault::out_of_memory, state,
              "no memory for " + std::to_string(wanted) + " bytes of frames; use smaller blocks");
+      }
       frames_bytes_ = wanted;
     }
     frame_stride_ = lines * line_bytes;

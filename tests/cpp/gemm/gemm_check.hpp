@@ -159,8 +159,9 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
     for (int64_t g = 0; g < c.batch; g++) {
       for (int64_t i = 0; i < o.bias.columns; i++) {
         size_t at = static_cast<size_t>(g * o.bias.columns + i);
-        if (!close(o.bias.get(g, 0, i), want.bias[at], want.bias_bound[at], c.integers))
+        if (!close(o.bias.get(g, 0, i), want.bias[at], want.bias_bound[at], c.integers)) {
           return fail("bias gradient", c, id);
+        }
       }
     }
   }
@@ -183,13 +184,15 @@ constexpr int case_interval = 1;
   const int count = rank(o.problem, SIZE_MAX, 64, ranked);
   if (count < 1) return fail("no algorithm", c, 101);
   Candidate without[64];
-  if (c.reduction != Reduction::result_columns && rank(o.problem, 0, 64, without) < 1)
+  if (c.reduction != Reduction::result_columns && rank(o.problem, 0, 64, without) < 1) {
     fail("no algorithm without workspace", c, 101);
+  }
   for (int r = 0; r < count; r++) {
     const int32_t id = ranked[r].id;
     size_t needed = 0;
-    if (!supports(id, o.problem, &needed) || needed != ranked[r].workspace_bytes)
+    if (!supports(id, o.problem, &needed) || needed != ranked[r].workspace_bytes) {
       fail("supports and rank disagree", c, id);
+    }
     std::vector<unsigned char> first;
     for (int threads : {1, 0}) {
       o.restore();

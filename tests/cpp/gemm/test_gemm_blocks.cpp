@@ -206,8 +206,9 @@ void sizes() {
     }
   }
   for (int64_t m : {13, 14, 15}) {
-    for (int64_t n : {15, 16, 17, 31, 32, 33})
+    for (int64_t n : {15, 16, 17, 31, 32, 33}) {
       check({Type::e3m2, Type::e2m1, Type::bf16, m, n, 96, 1, 0, true}, random);
+    }
   }
 }
 

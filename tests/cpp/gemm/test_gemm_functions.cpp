@@ -100,8 +100,9 @@ void accuracy(Type type) {
     for (int i = 0; i < 20000; i++) {
       double drawn = f.low + (f.high - f.low) * 0.5 * (random.uniform() + 1);
       // As many near the end at 0, if there is one, as elsewhere.
-      if (i % 2 && f.low == 0)
+      if (i % 2 && f.low == 0) {
         drawn *= std::exp2(-static_cast<double>(random.integer(0, type == Type::f32 ? 140 : 900)));
+      }
       x.push_back(type == Type::f32 ? static_cast<double>(static_cast<float>(drawn)) : drawn);
     }
     const std::vector<double> y = apply(f.opcode, type, x);
@@ -182,12 +183,14 @@ void special(Type type) {
     const double rounded = type == Type::f32 ? static_cast<double>(static_cast<float>(row.y)) : row.y;
     const bool same =
         std::isnan(row.y) ? std::isnan(y) : y == rounded && (row.x == 0 || std::signbit(y) == std::signbit(row.y));
-    if (!same && failures++ < 25)
+    if (!same && failures++ < 25) {
       printf("FAILED opcode %d of %g is %g, not %g [%s]\n", row.opcode, row.x, y, row.y, isa_name());
+    }
   }
   for (const Function &f : functions()) require(std::isnan(apply(f.opcode, type, {nan})[0]), f.name);
-  for (int opcode : {ROCPY_EXT_OP_MIN, ROCPY_EXT_OP_MAX, ROCPY_EXT_OP_ABS, ROCPY_EXT_OP_RELU, ROCPY_EXT_OP_GELU})
+  for (int opcode : {ROCPY_EXT_OP_MIN, ROCPY_EXT_OP_MAX, ROCPY_EXT_OP_ABS, ROCPY_EXT_OP_RELU, ROCPY_EXT_OP_GELU}) {
     require(std::isnan(apply(opcode, type, {nan})[0]), "NaN stays NaN");
+  }
 }
 
 }  // namespace

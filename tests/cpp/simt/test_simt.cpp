@@ -127,8 +127,9 @@ void test_collectives() {
         CHECK(!launch({&collectives, false}, &out, config));
         for (int64_t i = 0; i < 9 * threads; ++i) {
           int64_t want = 0;
-          for (const int64_t width : {0, 1, 8, static_cast<int>(warp)})
+          for (const int64_t width : {0, 1, 8, static_cast<int>(warp)}) {
             want += expected_sum(i % threads, width, threads);
+          }
           CHECK(out.values[i] == 15 * want);
         }
       }

@@ -69,8 +69,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // Of short sums little else is done than to write them: rows of the result that fall on the same sets push each other
   // out before their next columns are written, if a block has many.
   const bool conflict = p.d_row_stride * static_cast<int64_t>(size_of(p.d_type)) % set_bytes == 0;
-  if (conflict && k <= short_sum && b.block_tiles * b.tile_rows > few_rows)
+  if (conflict && k <= short_sum && b.block_tiles * b.tile_rows > few_rows) {
     cycles += m * n * size(p.d_type) * conflict_cycles;
+  }
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;

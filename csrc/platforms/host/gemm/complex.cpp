@@ -187,8 +187,9 @@ const Algorithm *find_complex(int32_t id) {
 bool complex_supports(int32_t id, const Problem &p, size_t *workspace_bytes) {
   if (!find_complex(id) || !valid(p)) return false;
   const bool blocked = id == complex_algorithms[1].id;
-  if (workspace_bytes)
+  if (workspace_bytes) {
     *workspace_bytes = blocked && !p.b.packed && !empty(p) ? complex_packed_bytes(p.compute, p.k, p.n) : 0;
+  }
   return true;
 }
 

@@ -70,8 +70,9 @@ struct SumTasks {
   void rescale(const Scale &scale, int64_t g, int64_t first, int64_t some, T *sums) const {
     if (scale.kind == ScaleKind::none) return;
     const float *values = static_cast<const float *>(scale.data) + g * scale.batch_stride;
-    for (int64_t j = 0; j < some; j++)
+    for (int64_t j = 0; j < some; j++) {
       sums[j] *= static_cast<T>(scale.kind == ScaleKind::vector ? values[first + j] : values[0]);
+    }
   }
 
   void operand(int64_t index) const {

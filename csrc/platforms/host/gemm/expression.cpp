@@ -197,8 +197,9 @@ struct Preparation {
         continue;
       }
       for (int from : value.from) {
-        if (from != no_value && !values[from].uniform && values[from].last_use == step)
+        if (from != no_value && !values[from].uniform && values[from].last_use == step) {
           taken[values[from].slot] = false;
+        }
       }
       if (value.code.opcode == ROCPY_EXT_OP_OUTPUT) continue;
       int slot = 0;

@@ -231,9 +231,10 @@ inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile,
         const int64_t at = g * p.c_batch_stride + (i0 + i) * p.c_row_stride + j0 + j;
         x += cast<VecU>(splat(finish.beta)) * cast<VecU>(load_integers(p.c, p.d_type, at, count));
       }
-      if (p.has_bias)
+      if (p.has_bias) {
         x +=
             p.bias_per_row ? cast<VecU>(load_integers(p.bias, p.bias_type, bias + i0 + i, 1))[0] + VecU{} : column_bias;
+      }
       VecI y = cast<VecI>(x);
       if (p.activation == Activation::relu) y = y < 0 ? VecI{} : y;
       if (p.activation == Activation::clamp) {

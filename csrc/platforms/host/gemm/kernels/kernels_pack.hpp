@@ -117,8 +117,9 @@ template <class T, class E, class To>
 void pack_any(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, To *to,
               int64_t to_stride) {
   const E *from = static_cast<const E *>(data);
-  if (c_stride == 1 && (count > 1 || x_stride != 1))
+  if (c_stride == 1 && (count > 1 || x_stride != 1)) {
     return pack_rows<T>(from, x_stride, k, count, width, to, to_stride);
+  }
   if (x_stride == 1) return pack_columns<T>(from, c_stride, k, count, width, to, to_stride);
   pack_scalar<T>(from, x_stride, c_stride, k, count, width, to, to_stride);
 }

@@ -35,8 +35,9 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++)
+    for (int v = 0; v < vectors; v++) {
       sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+    }
   }
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
     Vec<T> row[vectors];
