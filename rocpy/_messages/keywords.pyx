@@ -66,17 +66,17 @@ cdef extern from *:
       PyErr_Restore(type, value, trace);
     }
 
-    template <std::size_t N>
+    template <std::size_t index>
     PyObject *call(PyObject *callable, PyObject *const *args, std::size_t flags, PyObject *names) {
       PyObject *result =
-          N == 0 ? call_class(callable, args, flags, names) : originals[N](callable, args, flags, names);
+          index == 0 ? call_class(callable, args, flags, names) : originals[index](callable, args, flags, names);
       if (result == nullptr && names != nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable);
       return result;
     }
 
-    template <std::size_t... N>
-    constexpr std::array<vectorcallfunc, sizeof...(N)> make_calls(std::index_sequence<N...>) {
-      return {&call<N>...};
+    template <std::size_t... indices>
+    constexpr std::array<vectorcallfunc, sizeof...(indices)> make_calls(std::index_sequence<indices...>) {
+      return {&call<indices>...};
     }
     constexpr auto calls = make_calls(std::make_index_sequence<most_pointers>());
 
