@@ -14,7 +14,7 @@ thread_local BlockRunner *BlockRunner::running __attribute__((tls_model("initial
 
 namespace {
 
-constexpr std::size_t kSharedAlignment = 64;
+constexpr std::size_t shared_alignment = 64;
 
 bool same_site(const char *a, const char *b) { return a == b || (a && b && std::strcmp(a, b) == 0); }
 
@@ -77,9 +77,9 @@ void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config 
   for (Level &level : levels_) level.used = false;
   levels_used_ = 0;
   arena_bytes_ = static_cast<std::size_t>(config.shared_limit_bytes);
-  memory_.resize(arena_bytes_ + kSharedAlignment);
+  memory_.resize(arena_bytes_ + shared_alignment);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
-  arena_ = memory_.data() + ((kSharedAlignment - begin % kSharedAlignment) % kSharedAlignment);
+  arena_ = memory_.data() + ((shared_alignment - begin % shared_alignment) % shared_alignment);
   if (fibers_.empty()) add_fiber();
   for (std::unique_ptr<Fiber> &fiber : fibers_) describe_launch(fiber->state);
   if (kernel.resumable) make_threads();
@@ -356,7 +356,7 @@ void *BlockRunner::shared(rocpy_simt_state *state, const void *key, int64_t byte
   for (const Allocation &each : allocations_) {
     if (each.key == key) return arena_ + each.offset;
   }
-  const std::size_t offset = (arena_used_ + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  const std::size_t offset = (arena_used_ + shared_alignment - 1) / shared_alignment * shared_alignment;
   if (offset + static_cast<std::size_t>(bytes) > static_cast<std::size_t>(config_.shared_limit_bytes)) {
     fail(Fault::shared_memory, state,
          std::to_string(offset + static_cast<std::size_t>(bytes)) + " bytes of shared memory, and a block may have " +

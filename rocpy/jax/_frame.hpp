@@ -153,8 +153,9 @@ inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     bool known = true;
     if (name == "epilogue") {
       const std::string_view wanted = text_of(type, value);
-      for (size_t index = 0; index < frame_epilogues().size(); ++index)
+      for (size_t index = 0; index < frame_epilogues().size(); ++index) {
         if (frame_epilogues()[index] == wanted) out->epilogue = static_cast<int32_t>(index);
+      }
     } else if (name == "options") {
       out->options = text_of(type, value);
     } else if (name == "operands") {

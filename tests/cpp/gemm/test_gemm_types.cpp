@@ -10,7 +10,7 @@
 namespace gemm_test {
 namespace {
 
-const Type kBytes[] = {Type::e4m3, Type::e5m2, Type::e4m3_fnuz, Type::e5m2_fnuz};
+const Type float8_types[] = {Type::e4m3, Type::e5m2, Type::e4m3_fnuz, Type::e5m2_fnuz};
 
 template <class F>
 void format(double largest, double smallest, int nans) {
@@ -66,7 +66,7 @@ void formats() {
 
 // The vector conversions of the kernels agree with the scalar ones, in both directions, to the bit.
 void conversions() {
-  for (Type type : kBytes) {
+  for (Type type : float8_types) {
     Case c;
     c.m = c.k = 1;
     c.n = 4099;
@@ -115,7 +115,7 @@ void byte_types() {
   const ScaleKind kinds[] = {ScaleKind::none, ScaleKind::scalar, ScaleKind::vector};
   const Activation activations[] = {Activation::none, Activation::relu, Activation::gelu};
   int turn = 0;
-  for (Type a : kBytes) {
+  for (Type a : float8_types) {
     for (Type b : others) {
       for (Type d : results) {
         Case c;
@@ -170,7 +170,7 @@ void sizes(Type type, Type result) {
     }
   }
   c.packed = false;
-  for (const Variant &v : kVariants) {
+  for (const Variant &v : variants) {
     for (int step = -1; step <= 1; step++) {
       c.a_layout = step ? Layout::row : Layout::column;
       c.m = v.rows + step;
@@ -354,7 +354,7 @@ void small_is_direct() {
 }
 
 void special_values() {
-  for (Type type : kBytes) {
+  for (Type type : float8_types) {
     Case c;
     c.a = c.b = type;
     c.d = type;

@@ -19,7 +19,7 @@ struct Variant {
 };
 
 // A fixed size per thread, enough for every variant's blocks.
-constexpr size_t kScratchBytes = size_t{5} << 18;
+constexpr size_t scratch_bytes = size_t{5} << 18;
 
 // The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory
 // is short the threads take turns with one static buffer.
@@ -55,7 +55,7 @@ inline int32_t sum_of(int32_t a, int32_t b) {
 }
 
 inline const char *offset(const void *data, Type type, int64_t elements) {
-  return static_cast<const char *>(data) + elements * kBits[static_cast<int>(type)] / 8;
+  return static_cast<const char *>(data) + elements * element_bits[static_cast<int>(type)] / 8;
 }
 
 // A product may be absent: with alpha 0 the operands may be null, and then count as empty.
@@ -78,9 +78,9 @@ inline Finish<int32_t> make_finish<int32_t>(const Problem &p) {
 
 // The type of compute type T, and the values (elements, or groups of integers) along k.
 template <class T>
-constexpr Type kType = sizeof(T) == 8 ? Type::f64 : Type::f32;
+constexpr Type arithmetic_type = sizeof(T) == 8 ? Type::f64 : Type::f32;
 template <>
-inline constexpr Type kType<int32_t> = Type::i32;
+inline constexpr Type arithmetic_type<int32_t> = Type::i32;
 inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
 constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
@@ -94,7 +94,7 @@ inline bool is_small(const Problem &p) {
   return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
 }
 // Tasks that several threads find enough to share.
-constexpr int64_t kTasksOfThreads = 12;
+constexpr int64_t tasks_of_threads = 12;
 
 // Factors that belong to the epilogue.
 inline bool has_factors(const Problem &p) {

@@ -16,15 +16,15 @@ bool small_takes(const Variant &variant, const Problem &p) {
 
 namespace {
 
-// A tile's vectors, and which kernels have as many. Few rows take more: there are not enough sums to hide the latency of
-// a fused operation.
+// A tile's vectors, and which kernels have as many. Few rows take more: there are not enough sums to hide the latency
+// of a fused operation.
 struct SmallWidth {
   int index;
   int64_t vectors;
 };
 
 SmallWidth small_width(int64_t rows, int64_t columns, int64_t lanes) {
-  if (rows <= kMostWideRows && columns > 3 * lanes) return {2, 4};
+  if (rows <= most_wide_rows && columns > 3 * lanes) return {2, 4};
   return columns > lanes ? SmallWidth{1, 2} : SmallWidth{0, 1};
 }
 
@@ -33,12 +33,12 @@ SmallWidth small_width(int64_t rows, int64_t columns, int64_t lanes) {
 template <class T>
 void run_small(const Problem &p) {
   const Kernels<T> &kernel = kernels<T>();
-  const bool plain = is_plain(p, kType<T>);
+  const bool plain = is_plain(p, arithmetic_type<T>);
   const auto epilogue = plain ? nullptr : kernel.epilogue(p);
   const Finish<T> finish = make_finish<T>(p);
   const int64_t lanes = kernel.tile_columns / 2, tiles = divide_up(p.m, kernel.tile_rows);
   const int64_t tile_rows = divide_up(p.m, tiles);
-  alignas(64) T sums[kMaxTileRows * 64];
+  alignas(64) T sums[max_tile_rows * 64];
   SmallCall<T> call{};
   call.k = effective_k(p);
   // Operands of nothing may be null.

@@ -18,7 +18,7 @@ constexpr bool loads_parts = false;
 
 template <class T, int rows, int vectors>
 void small(const SmallCall<T> &arguments) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const SmallCall<T> call = arguments;
   // As of tiles, addresses of rows are a pointer for each three of them.
   const T *from[(rows + 2) / 3];

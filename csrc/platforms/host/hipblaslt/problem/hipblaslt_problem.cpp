@@ -131,8 +131,9 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
     int64_t rows = by_rows ? int64_t(l.d->rows) : p.n, columns = int64_t(l.d->columns);
     int64_t ld = desc.aux_ld > 0 ? desc.aux_ld : rows;
     __int128 stride = desc.aux_batch_stride > 0 ? desc.aux_batch_stride : static_cast<__int128>(desc.aux_ld) * columns;
-    if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58)
+    if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58) {
       return HIPBLAS_STATUS_INVALID_VALUE;
+    }
     // The library takes a batch stride between m * n and ld * n, where entries overlap.
     if (columns > 1 && l.d->batch_count > 1 && stride < static_cast<__int128>(ld) * (columns - 1) + rows) {
       report(function, "entries of the aux matrix overlap: batch stride %" PRId64 ", ld %" PRId64, int64_t(stride), ld);
@@ -276,8 +277,9 @@ hipblasStatus_t check_orders(const MatmulDesc &desc, const Layouts &l, const Pro
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
   // AMD's kernels of block-scaled operands read both along k; a packed one is read as it was packed.
-  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed(l)) || op_b != HIPBLAS_OP_N || k % 32 != 0))
+  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed(l)) || op_b != HIPBLAS_OP_N || k % 32 != 0)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
       (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
@@ -353,8 +355,9 @@ hipblasStatus_t translate_descriptors(const char *function, const MatmulDesc &de
   ProductTypes types;
   if (!product_types(desc, l, &types)) return HIPBLAS_STATUS_INTERNAL_ERROR;
   int32_t op_a = desc.trans_a, op_b = desc.trans_b;
-  if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C)
+  if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   if (!batches_agree(function, l)) return HIPBLAS_STATUS_INVALID_VALUE;
   Sizes sizes{l.d->rows, l.d->columns, l.d->rows, op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows};
   call->empty = sizes.m == 0 || sizes.n == 0;
@@ -382,8 +385,10 @@ hipblasStatus_t translate_descriptors(const char *function, const MatmulDesc &de
     if (status != HIPBLAS_STATUS_SUCCESS) return status;
   }
   // Real factors by position are in the compute type; of complex and integer products there are none.
-  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 && p.compute != gemm::Type::f64)
+  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 &&
+      p.compute != gemm::Type::f64) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   return HIPBLAS_STATUS_SUCCESS;
 }
 
