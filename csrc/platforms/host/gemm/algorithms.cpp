@@ -218,7 +218,9 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
 bool batch_invariant(int32_t id, const Problem &problem) {
   if (is_complex(problem.compute)) return complex_supports(id, problem, nullptr);
   const Variant *variant = find(id);
-  return variant && valid(problem) && (variant->family == Family::direct || variant->family == Family::blocked);
+  if (!variant || !valid(problem)) return false;
+  if (variant->family == Family::small) return small_takes(*variant, problem);
+  return variant->family == Family::direct || variant->family == Family::blocked;
 }
 
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {

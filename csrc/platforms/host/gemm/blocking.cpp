@@ -150,7 +150,9 @@ double small_cycles(const Problem &p) {
   // Lines that fall on the same cache sets are read again and again.
   const bool conflict = (rows > 8 && p.a.row_stride * value % set_bytes == 0) ||
                         (p.k > 8 && tiles > 1 && p.b.row_stride * value % set_bytes == 0);
-  return 30 + static_cast<double>(p.batch * tiles) * each * (conflict ? 2 : 1);
+  double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
+  const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
+  return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
 }  // namespace

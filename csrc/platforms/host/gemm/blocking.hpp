@@ -21,7 +21,7 @@ constexpr Variant variants[] = {
     {{401, "split.1024"}, Family::split, 28, 1024, 1024},
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},
-    {{501, "small.96x96x96"}, Family::small, 96, 96, 96},
+    {{501, "small.96"}, Family::small, 14, 1024, 96},
 };
 constexpr int variant_count = sizeof variants / sizeof variants[0];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Register tiles of products that fit the innermost cache: both operands are read where they are, and no more columns
+// Register tiles of products of short sums: both operands are read where they are, and no more columns
 // are written than the result has.
 #pragma once
 
