@@ -29,6 +29,7 @@ from rocpy import platform
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.product_types import unit_scales
+from rocpy.blaslt.model.settings import COMPUTE_TYPES
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
@@ -68,7 +69,10 @@ cdef extern from "_frame.hpp" namespace "rocpy" nogil:
         c_bool find(string_view text, int64_t *word)
         void insert(string_view text, int64_t word)
     OptionWords &option_words()
-    void add_frame_epilogue(const char *name) except +
+    cppclass FrameNames:
+        void add(const char *name) except +
+    FrameNames &frame_epilogues()
+    FrameNames &frame_computes()
     const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     c_bool answers_metadata(XLA_FFI_CallFrame *frame)
     XLA_FFI_Error *frame_error(const XLA_FFI_CallFrame *frame, const char *message, int code)
@@ -83,7 +87,7 @@ cdef enum:
     xla_internal = 13
 
 cdef int _CPU = 1, _ROCM = 10  # DLDeviceType
-cdef tuple _COMPUTE_NAMES = (None, "float32", "tf32", "float64", "int32")
+cdef tuple _COMPUTE_NAMES = (None, *COMPUTE_TYPES)
 
 # What came of looking for a plan without the GIL.
 cdef enum Outcome:
@@ -359,7 +363,9 @@ cdef XLA_FFI_Error *on_rocm(XLA_FFI_CallFrame *call) noexcept nogil:
 
 
 for _name in EPILOGUE_NAMES:
-    add_frame_epilogue(_name.encode())
+    frame_epilogues().add(_name.encode())
+for _name in _COMPUTE_NAMES:
+    frame_computes().add((_name or "").encode())
 
 CPU_HANDLER = PyCapsule_New(<void *>&on_cpu, NULL, NULL)
 ROCM_HANDLER = PyCapsule_New(<void *>&on_rocm, NULL, NULL)
