@@ -17,8 +17,8 @@ from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
-from rocpy.blaslt.front.call cimport get_ready, stages_arrays
-from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
+from rocpy.blaslt.operands.cpu_arrays cimport CpuArrays, cpu_arrays, stages_arrays
+from rocpy.blaslt.selection.tuning_state cimport knows_process_tuning, measures, process_tuning_word, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
 
 import json
@@ -262,7 +262,6 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
     cdef object options = options_of(frame)
     if outcome == not_planned:
         _core.ensure()
-        get_ready()
         tuning_word()  # read from the environment, for attempts without the GIL
         if options is not DEFAULT:
             option_words().insert(frame.options, hash(options))
@@ -328,7 +327,7 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
         if error != NULL:
             return error
     # The first product of the process chooses the platform, which takes the GIL.
-    if _core.loaded() and process_tuning_word() >= 0 and (on_device or not stages_arrays()):
+    if _core.loaded() and knows_process_tuning() and (on_device or cpu_arrays == CpuArrays.in_place):
         if on_device or abi.slot_hipGetDevice(&device) == 0:
             outcome = attempt(&frame, &operands, &key, device, stream, not on_device, &status)
             if outcome == launched:
