@@ -38,9 +38,9 @@ class FrameNames {
  public:
   void add(const char *name) { names_.emplace_back(name); }
   bool find(std::string_view name, int32_t *index) const {
-    const auto found = std::find(names_.begin(), names_.end(), name);
-    if (found == names_.end()) return false;
-    *index = static_cast<int32_t>(found - names_.begin());
+    const auto entry = std::find(names_.begin(), names_.end(), name);
+    if (entry == names_.end()) return false;
+    *index = static_cast<int32_t>(entry - names_.begin());
     return true;
   }
 

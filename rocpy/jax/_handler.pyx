@@ -17,7 +17,7 @@ from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
-from rocpy.blaslt.operands.cpu_arrays cimport CpuArrays, cpu_arrays, stages_arrays
+from rocpy.blaslt.operands._cpu_arrays cimport CpuArrays, cpu_arrays, stages_arrays
 from rocpy.blaslt.selection.tuning_state cimport knows_process_tuning, measures, process_tuning_word, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
 

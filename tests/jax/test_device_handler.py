@@ -87,7 +87,10 @@ def test_two_results(device, operands):
 def test_transposed_operands_are_read_as_they_lie(device, operands):
     a, b = operands
     given = [np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)]
-    check(evaluate(a, b), *device.run(given, [((9, 7), np.float32)], epilogue="default", transpose_a=True, transpose_b=True))
+    check(
+        evaluate(a, b),
+        *device.run(given, [((9, 7), np.float32)], epilogue="default", transpose_a=True, transpose_b=True),
+    )
 
 
 @pytest.mark.usefixtures("without_programs")

@@ -22,11 +22,11 @@ def compiled_once(module, reference, backend):
     for rows in (3, 2, 5, 8, 13):
         x = torch.randn(rows, 6)
         try:
-            found = step(compiled, x)
+            results = step(compiled, x)
         except Exception as error:
             if backend == "inductor" and "compiler" in str(error).lower():
                 pytest.skip(f"no C++ compiler for inductor: {type(error).__name__}")
             raise
-        torch.testing.assert_close(found, step(reference, x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(results, step(reference, x), rtol=1e-4, atol=1e-5)
     assert counter.frame_count == 1
     return compiled, x

@@ -14,7 +14,7 @@ from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
-from rocpy.blaslt.operands.cpu_arrays cimport stages_arrays
+from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,

@@ -15,7 +15,7 @@ from rocpy.blaslt.operands._arguments cimport (
     check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
 )
-from rocpy.blaslt.operands.cpu_arrays cimport stages_arrays
+from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
