@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
 # Types of the native product; plan.pyx has the documentation.
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import Any
 
 from typing_extensions import disjoint_base
 
-from rocpy.blaslt.model.call_arguments import AnyEpilogue, ProductArguments
+from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.blaslt.selection.recipes import Recipe
-from rocpy.typing import ArrayLike
+from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
 @disjoint_base
 class NativeProduct(PlannedProduct):
@@ -19,9 +20,22 @@ class NativeProduct(PlannedProduct):
         /,
         c: ArrayLike | None = None,
         *,
+        alpha: complex = 1.0,
+        beta: complex | None = None,
         epilogue: AnyEpilogue | None = None,
+        bias: ArrayLike | None = None,
+        aux: ArrayLike | dict[str, Any] | None = None,
+        clamp: tuple[float, float] | None = None,
+        epilogue_inputs: Mapping[str, Any] | None = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
         amax: bool = False,
-        **arguments: Unpack[ProductArguments],
+        dtype: ResultDType | None = None,
+        compute: ComputeName | None = None,
+        options: AnyOptions | None = None,
+        stream: StreamLike | None = None,
     ) -> None: ...
     @property
     def clamp(self) -> tuple[float, float] | None: ...
