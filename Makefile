@@ -157,13 +157,13 @@ docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs bu
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md --check
 	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
 
-cpp: $(STAMPS)/build ## C++ tests
+cpp: $(STAMPS)/package ## C++ tests
 	tools/cpp_tests.sh plain $(ARGS)
 
-cpp-address: $(STAMPS)/build ## C++ tests under the address and undefined-behaviour sanitizers
+cpp-address: $(STAMPS)/package ## C++ tests under the address and undefined-behaviour sanitizers
 	tools/cpp_tests.sh address $(ARGS)
 
-cpp-thread: $(STAMPS)/build ## C++ tests under the thread sanitizer
+cpp-thread: $(STAMPS)/package ## C++ tests under the thread sanitizer
 	tools/cpp_tests.sh thread $(ARGS)
 
 tidy: $(STAMPS)/lint $(STAMPS)/build ## Run clang-tidy over the C++ (ARGS='gemm rccl/rccl_join' for files with that in their path)

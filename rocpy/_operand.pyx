@@ -76,6 +76,13 @@ cdef object parse(object array, str name, Operand* out):
     return parse_foreign(array, name, out)
 
 
+cdef bint parse_plainly(object array, Operand* out) except -1:
+    out.conjugated = False
+    if cnp.PyArray_CheckExact(array):
+        return parse_ndarray(array, out)
+    return is_plain_torch(array) and parse_plain(array, out)
+
+
 cdef object parse_lazy(object array, str name, Operand* out):
     cdef object plain
     out.conjugated = False

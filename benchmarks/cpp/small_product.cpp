@@ -91,8 +91,9 @@ double best_us(int64_t extent, int windows) {
   }
   // The last element, summed here in double: a wrong product is not worth timing.
   double expected = 0;
-  for (int64_t i = 0; i < extent; ++i)
+  for (int64_t i = 0; i < extent; ++i) {
     expected += static_cast<double>(a[i * extent + extent - 1]) * b[count - extent + i];
+  }
   if (!(std::abs(expected - d.back()) < 1e-4 * static_cast<double>(extent))) {
     std::fprintf(stderr, "wrong product for %lld: %g, expected %g\n", static_cast<long long>(extent),
                  static_cast<double>(d.back()), expected);

@@ -16,7 +16,7 @@ namespace rocpy {
 class DefaultVectorEnvironment {
  public:
   DefaultVectorEnvironment() noexcept : saved_(read()) {
-    if (!is_default(saved_)) write(kDefault);
+    if (!is_default(saved_)) write(default_word);
   }
   ~DefaultVectorEnvironment() {
     if (read() != saved_) write(saved_);
@@ -29,8 +29,8 @@ class DefaultVectorEnvironment {
 
  private:
   // Rounding in bits 13 and 14, masks in 7 to 12, "flush to zero" in 15, "subnormals are zero" in 6, flags below.
-  static constexpr uint32_t kDefault = 0x1f80, kFlags = 0x3f;
-  static bool is_default(uint32_t value) noexcept { return (value & ~kFlags) == kDefault; }
+  static constexpr uint32_t default_word = 0x1f80, flag_bits = 0x3f;
+  static bool is_default(uint32_t value) noexcept { return (value & ~flag_bits) == default_word; }
   static uint32_t read() noexcept {
     uint32_t value;
     __asm__ __volatile__("stmxcsr %0" : "=m"(value)::"memory");
@@ -45,26 +45,26 @@ class DefaultVectorEnvironment {
 class DefaultX87Environment {
  public:
   DefaultX87Environment() noexcept : control_(read_control()), flags_(read_flags()) {
-    if (control_ == kDefault) return;
+    if (control_ == default_word) return;
     State state = read();
-    state.control = kDefault;
+    state.control = default_word;
     write(state);
   }
   ~DefaultX87Environment() {
     // Flags that stay behind would trap as soon as the caller unmasks exceptions.
-    if (control_ == kDefault && read_flags() == flags_) return;
+    if (control_ == default_word && read_flags() == flags_) return;
     State state = read();
     state.control = control_;
-    state.status = (state.status & ~uint32_t{kStatus}) | flags_;
+    state.status = (state.status & ~uint32_t{status_bits}) | flags_;
     write(state);
   }
   DefaultX87Environment(const DefaultX87Environment &) = delete;
   DefaultX87Environment &operator=(const DefaultX87Environment &) = delete;
-  static bool is_set() noexcept { return read_control() == kDefault; }
+  static bool is_set() noexcept { return read_control() == default_word; }
 
  private:
   // Masks in bits 0 to 5, 64 bits of significand in 8 and 9, rounding in 10 and 11.
-  static constexpr uint16_t kDefault = 0x037f, kStatus = 0x80ff;
+  static constexpr uint16_t default_word = 0x037f, status_bits = 0x80ff;
   struct State {
     uint32_t control, status, rest[5];
   };
@@ -82,7 +82,7 @@ class DefaultX87Environment {
   static uint16_t read_flags() noexcept {
     uint16_t value;
     __asm__ __volatile__("fnstsw %0" : "=m"(value)::"memory");
-    return value & kStatus;
+    return value & status_bits;
   }
   const uint16_t control_, flags_;
 };

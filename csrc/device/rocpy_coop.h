@@ -30,24 +30,24 @@ COOP_DEVICE T *shared_slots() {
 
 template <unsigned X, unsigned Y, unsigned Z>
 constexpr unsigned warps_of() {
-  return X == 0 ? kMostWarps : (X * Y * Z + kWarp - 1) / kWarp;
+  return X == 0 ? most_warps : (X * Y * Z + warp_size - 1) / warp_size;
 }
 
 // Whether the block's last wave has fewer lanes than the block has waves, whose values they would hold.
 template <unsigned Known>
 COOP_DEVICE bool has_short_wave(unsigned size, unsigned waves) {
-  if (Known != 0 && Known % kWarp == 0) return false;
-  return size % kWarp != 0 && size % kWarp < waves;
+  if (Known != 0 && Known % warp_size == 0) return false;
+  return size % warp_size != 0 && size % warp_size < waves;
 }
 
 template <unsigned Width>
 COOP_DEVICE void check_width() {
-  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= kWarp,
+  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= warp_size,
                 "a width is a power of two, at most a wave");
 }
 
 COOP_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
-COOP_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
+COOP_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / warp_size); }
 
 // The waves' scans while they are joined: a thread's own, what the wave before and the last wave end with.
 template <class T>
@@ -110,15 +110,15 @@ template <class T, class Op>
 COOP_DEVICE T warp_reduce(Warp warp, T value, Op op, unsigned valid) {
   const unsigned rank = warp.rank();
   value = lanes::reduce(value, rank, warp.width, valid, false, op);
-  return warp.width == kWarp ? lanes::from_first(value) : lanes::from(value, lanes::own() & ~(warp.width - 1));
+  return warp.width == warp_size ? lanes::from_first(value) : lanes::from(value, lanes::own() & ~(warp.width - 1));
 }
 
-template <class T, unsigned Width = kWarp, class Op>
+template <class T, unsigned Width = warp_size, class Op>
 COOP_DEVICE T warp_reduce(T value, Op op) {
   detail::check_width<Width>();
   const unsigned lane = lanes::own();
   value = lanes::reduce(value, lane & (Width - 1), Width, Width, true, op);
-  return Width == kWarp ? lanes::from_first(value) : lanes::from(value, lane & ~(Width - 1));
+  return Width == warp_size ? lanes::from_first(value) : lanes::from(value, lane & ~(Width - 1));
 }
 
 template <class T, class Op>
@@ -126,18 +126,18 @@ COOP_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
   const unsigned lane = lanes::own();
   Scanned<T> scanned;
   scanned.inclusive = lanes::scan(value, lane, warp.width, op);
-  scanned.before = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+  scanned.before = lanes::from(scanned.inclusive, (lane - 1) % warp_size);
   scanned.total = lanes::from(scanned.inclusive, (lane & ~(warp.width - 1)) + size - 1);
   return scanned;
 }
 
-template <class T, unsigned Width = kWarp, class Op>
+template <class T, unsigned Width = warp_size, class Op>
 COOP_DEVICE T warp_inclusive_scan(T value, Op op) {
   detail::check_width<Width>();
   return lanes::scan(value, lanes::own(), Width, op);
 }
 
-template <class T, unsigned Width = kWarp, class Op>
+template <class T, unsigned Width = warp_size, class Op>
 COOP_DEVICE T warp_exclusive_scan(T value, Op op, T initial) {
   detail::check_width<Width>();
   const Scanned<T> scanned = warp_scan(Warp{Width}, value, op, Width);
@@ -185,17 +185,17 @@ COOP_DEVICE T block_reduce(T value, Op op, unsigned valid) {
   using Threads = Block<X, Y, Z>;
   constexpr unsigned slots = detail::warps_of<X, Y, Z>();
   const unsigned lane = lanes::own(), warp = detail::warp_of(Threads::rank());
-  const unsigned left = valid > warp * kWarp ? valid - warp * kWarp : 0;
-  if (left >= kWarp) {
-    value = lanes::reduce(value, lane, kWarp, kWarp, true, op);
+  const unsigned left = valid > warp * warp_size ? valid - warp * warp_size : 0;
+  if (left >= warp_size) {
+    value = lanes::reduce(value, lane, warp_size, warp_size, true, op);
   } else {
-    value = lanes::reduce(value, lane, kWarp, left, false, op);
+    value = lanes::reduce(value, lane, warp_size, left, false, op);
   }
-  if (slots > 1 && Threads::size() > kWarp) {
+  if (slots > 1 && Threads::size() > warp_size) {
     T *shared = detail::shared_slots<T, slots>();
     if (lane == 0) shared[warp] = value;
     barrier();
-    const unsigned count = (valid + kWarp - 1) / kWarp;
+    const unsigned count = (valid + warp_size - 1) / warp_size;
     value = shared[lane < count ? lane : 0];
     value = lanes::reduce(value, lane, detail::power_of_two(slots), count, false, op);
     barrier();
@@ -236,15 +236,15 @@ COOP_DEVICE Scanned<T> block_scan(T value, Op op) {
   constexpr unsigned slots = detail::warps_of<X, Y, Z>();
   const unsigned size = Threads::size(), lane = lanes::own(), warp = detail::warp_of(Threads::rank());
   Scanned<T> scanned;
-  scanned.inclusive = lanes::scan(value, lane, kWarp, op);
-  if (slots == 1 || size <= kWarp) {
-    scanned.before = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+  scanned.inclusive = lanes::scan(value, lane, warp_size, op);
+  if (slots == 1 || size <= warp_size) {
+    scanned.before = lanes::from(scanned.inclusive, (lane - 1) % warp_size);
     scanned.total = lanes::from_uniform(scanned.inclusive, size - 1);
     return scanned;
   }
   T *shared = detail::shared_slots<T, slots>();
-  const unsigned warps = (size + kWarp - 1) / kWarp;
-  if (lane == detail::smaller(kWarp, size - warp * kWarp) - 1) shared[warp] = scanned.inclusive;
+  const unsigned warps = (size + warp_size - 1) / warp_size;
+  if (lane == detail::smaller(warp_size, size - warp * warp_size) - 1) shared[warp] = scanned.inclusive;
   barrier();
   const unsigned last = warps - 1;
   detail::Joined<T> joined{scanned.inclusive, shared[warp == 0 ? 0 : warp - 1], shared[last]};
@@ -256,7 +256,7 @@ COOP_DEVICE Scanned<T> block_scan(T value, Op op) {
   barrier();
   scanned.inclusive = joined.inclusive;
   scanned.total = joined.total;
-  const T neighbour = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+  const T neighbour = lanes::from(scanned.inclusive, (lane - 1) % warp_size);
   scanned.before = lane == 0 ? joined.before : neighbour;
   return scanned;
 }

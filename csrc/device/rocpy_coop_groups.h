@@ -9,9 +9,9 @@
 namespace rocpy {
 
 // An aligned run of Width lanes of a wave. The last one of a block may have fewer.
-template <unsigned Width = kWarp, unsigned MostThreads = COOP_MOST_THREADS>
+template <unsigned Width = warp_size, unsigned MostThreads = COOP_MOST_THREADS>
 struct Tile {
-  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= kWarp, "a power of two, at most a wave");
+  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= warp_size, "a power of two, at most a wave");
   static constexpr unsigned most_threads = MostThreads;  // of the block
   COOP_DEVICE static unsigned rank() { return lanes::own() & (Width - 1); }
   COOP_DEVICE static unsigned first() { return Block<>::rank() & ~(Width - 1); }
@@ -19,7 +19,7 @@ struct Tile {
   COOP_DEVICE static void sync() { warp_barrier(); }
 };
 
-constexpr unsigned kEvery = ~0u;  // valid items of a group whose items are all there
+constexpr unsigned all_items = ~0u;  // valid items of a group whose items are all there
 
 namespace detail {
 
@@ -67,13 +67,13 @@ COOP_DEVICE unsigned items_of(Group group, unsigned valid) {
 // ---- reductions: the result is every thread's ----
 
 template <class Group, class T, class Op>
-COOP_DEVICE T reduce(Group group, T value, Op op, unsigned valid = kEvery) {
+COOP_DEVICE T reduce(Group group, T value, Op op, unsigned valid = all_items) {
   return detail::reduce_in(group, value, op, detail::smaller(valid, group.size()));
 }
 
 // Each thread's items from left to right, then the threads'.
 template <class Group, class T, unsigned Items, class Op>
-COOP_DEVICE T reduce(Group group, const T (&items)[Items], Op op, unsigned valid = kEvery) {
+COOP_DEVICE T reduce(Group group, const T (&items)[Items], Op op, unsigned valid = all_items) {
   const unsigned n = detail::items_of<Items>(group, valid), begin = group.rank() * Items;
   T own = items[0];
 #pragma unroll
@@ -84,15 +84,15 @@ COOP_DEVICE T reduce(Group group, const T (&items)[Items], Op op, unsigned valid
 }
 
 template <class Group, class V>
-COOP_DEVICE auto sum(Group group, const V &value, unsigned valid = kEvery) {
+COOP_DEVICE auto sum(Group group, const V &value, unsigned valid = all_items) {
   return reduce(group, value, Plus{}, valid);
 }
 template <class Group, class V>
-COOP_DEVICE auto min(Group group, const V &value, unsigned valid = kEvery) {
+COOP_DEVICE auto min(Group group, const V &value, unsigned valid = all_items) {
   return reduce(group, value, Min{}, valid);
 }
 template <class Group, class V>
-COOP_DEVICE auto max(Group group, const V &value, unsigned valid = kEvery) {
+COOP_DEVICE auto max(Group group, const V &value, unsigned valid = all_items) {
   return reduce(group, value, Max{}, valid);
 }
 

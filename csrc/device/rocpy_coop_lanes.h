@@ -23,8 +23,8 @@
 namespace rocpy {
 
 static_assert(COOP_WARP_SIZE == 32 || COOP_WARP_SIZE == 64, "waves have 32 or 64 lanes");
-constexpr unsigned kWarp = COOP_WARP_SIZE;
-constexpr unsigned kMostWarps = (COOP_MOST_THREADS + kWarp - 1) / kWarp;
+constexpr unsigned warp_size = COOP_WARP_SIZE;
+constexpr unsigned most_warps = (COOP_MOST_THREADS + warp_size - 1) / warp_size;
 
 // Operators. Operands come from left to right, so that an operator need not be commutative. No operation is contracted
 // with one of the caller's: the bits are those of the CPU runtime.

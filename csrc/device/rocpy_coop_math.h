@@ -20,9 +20,9 @@ COOP_DEVICE double polynomial(double x, const double (&coefficients)[Count]) {
   return value;
 }
 
-constexpr double kInfinity = __builtin_huge_val();
-constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // high has 33 bits
-constexpr double kLog2E = 1.44269504088896340736, kLog10E = 0.43429448190325182765, kLog10Of2 = 0.30102999566398119521;
+constexpr double infinity = __builtin_huge_val();
+constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // high has 33 bits
+constexpr double log2_e = 1.44269504088896340736, log10_e = 0.43429448190325182765, log10_2 = 0.30102999566398119521;
 
 // 1/13!, 1/12! ... 1: e to the power of |r| < 0.35.
 COOP_DEVICE double exp_near_zero(double r) {
@@ -33,16 +33,16 @@ COOP_DEVICE double exp_near_zero(double r) {
 }
 
 COOP_DEVICE double exp(double x) {
-  const double steps = __builtin_rint(x * kLog2E);
-  const double r = fma(-steps, kLn2Low, fma(-steps, kLn2High, x));
+  const double steps = __builtin_rint(x * log2_e);
+  const double r = fma(-steps, ln2_low, fma(-steps, ln2_high, x));
   const double value = __builtin_ldexp(exp_near_zero(r), static_cast<int>(steps));
-  return x > 709.79 ? kInfinity : x < -745.2 ? 0.0 : value;
+  return x > 709.79 ? infinity : x < -745.2 ? 0.0 : value;
 }
 
 COOP_DEVICE double exp2(double x) {
   const double steps = __builtin_rint(x), r = (x - steps) * 0.69314718055994530942;
   const double value = __builtin_ldexp(exp_near_zero(r), static_cast<int>(steps));
-  return x > 1024 ? kInfinity : x < -1080 ? 0.0 : value;
+  return x > 1024 ? infinity : x < -1080 ? 0.0 : value;
 }
 
 COOP_DEVICE double expm1(double x) {
@@ -75,27 +75,27 @@ COOP_DEVICE double log_near_one(double m) {
 }
 
 COOP_DEVICE double log_of_edge(double x, double value) {
-  if (x == 0) return -kInfinity;
+  if (x == 0) return -infinity;
   if (x < 0) return __builtin_nan("");
-  return x < kInfinity ? value : x;
+  return x < infinity ? value : x;
 }
 
 COOP_DEVICE double log(double x) {
   const Parts parts = parts_of(x);
   const double e = parts.exponent;
-  return log_of_edge(x, fma(e, kLn2High, fma(e, kLn2Low, log_near_one(parts.mantissa))));
+  return log_of_edge(x, fma(e, ln2_high, fma(e, ln2_low, log_near_one(parts.mantissa))));
 }
 COOP_DEVICE double log2(double x) {
   const Parts parts = parts_of(x);
-  return log_of_edge(x, fma(log_near_one(parts.mantissa), kLog2E, parts.exponent));
+  return log_of_edge(x, fma(log_near_one(parts.mantissa), log2_e, parts.exponent));
 }
 COOP_DEVICE double log10(double x) {
   const Parts parts = parts_of(x);
-  return log_of_edge(x, fma(parts.exponent, kLog10Of2, log_near_one(parts.mantissa) * kLog10E));
+  return log_of_edge(x, fma(parts.exponent, log10_2, log_near_one(parts.mantissa) * log10_e));
 }
 COOP_DEVICE double log1p(double x) {
   const double u = 1 + x;  // what is lost here is made good by the quotient
-  return u == 1 || x == kInfinity ? x : log(u) * (x / (u - 1));
+  return u == 1 || x == infinity ? x : log(u) * (x / (u - 1));
 }
 
 struct Angle {
@@ -168,7 +168,7 @@ COOP_DEVICE float pow(float x, float y) {
   const double magnitude = exp(y * log(__builtin_fabs(static_cast<double>(x))));
   const bool whole = __builtin_rintf(y) == y, odd = whole && __builtin_rintf(y * 0.5f) != y * 0.5f;
   if (y == 0 || x == 1) return 1;
-  if (x < 0 && !whole && x > -kInfinity) return __builtin_nanf("");
+  if (x < 0 && !whole && x > -infinity) return __builtin_nanf("");
   return static_cast<float>(__builtin_copysign(1.0f, x) < 0 && odd ? -magnitude : magnitude);
 }
 

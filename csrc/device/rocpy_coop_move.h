@@ -64,7 +64,7 @@ COOP_DEVICE void write_transposed(Group group, T *target, const T (&items)[Items
 
 // The waves of a block, or a tile itself, and the rank in the group of the first thread of each.
 template <unsigned X, unsigned Y, unsigned Z>
-COOP_DEVICE Tile<kWarp, Block<X, Y, Z>::most_threads> wave_of(Block<X, Y, Z>) {
+COOP_DEVICE Tile<warp_size, Block<X, Y, Z>::most_threads> wave_of(Block<X, Y, Z>) {
   return {};
 }
 template <unsigned Width, unsigned Most>
@@ -88,7 +88,7 @@ COOP_DEVICE unsigned index_of(unsigned rank, unsigned size, unsigned k) {
 
 // Fills the items from a tile that begins at `source`; those from `valid` on keep what they held.
 template <Memory Strategy = Memory::direct, class Group, class T, unsigned Items>
-COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned valid = kEvery) {
+COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned valid = all_items) {
   const unsigned rank = group.rank(), size = group.size();
   if (Strategy == Memory::transpose) {
     detail::read_transposed(group, source, out, valid);
@@ -121,7 +121,7 @@ COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned va
 
 // Writes the items to a tile that begins at `target`, as far as there are `valid` ones.
 template <Memory Strategy = Memory::direct, class Group, class T, unsigned Items>
-COOP_DEVICE void store(Group group, T *target, const T (&items)[Items], unsigned valid = kEvery) {
+COOP_DEVICE void store(Group group, T *target, const T (&items)[Items], unsigned valid = all_items) {
   const unsigned rank = group.rank(), size = group.size();
   if (Strategy == Memory::transpose) {
     detail::write_transposed(group, target, items, valid);

@@ -69,7 +69,7 @@ COOP_DEVICE void flag_heads_and_tails(Group group, const T (&items)[Items], int 
 // Each of the first `valid` items combined with the one before it; the first stays as it is without a `predecessor`.
 template <class Group, class T, unsigned Items, class Op = Minus>
 COOP_DEVICE void subtract_left(Group group, const T (&items)[Items], T (&out)[Items], Op op = {},
-                               unsigned valid = kEvery, const T *predecessor = nullptr) {
+                               unsigned valid = all_items, const T *predecessor = nullptr) {
   const T left = detail::adjacent(group, items).first;
   const unsigned begin = group.rank() * Items;
 #pragma unroll
@@ -83,7 +83,7 @@ COOP_DEVICE void subtract_left(Group group, const T (&items)[Items], T (&out)[It
 // The same with the one after it; the last stays as it is without a `successor`.
 template <class Group, class T, unsigned Items, class Op = Minus>
 COOP_DEVICE void subtract_right(Group group, const T (&items)[Items], T (&out)[Items], Op op = {},
-                                unsigned valid = kEvery, const T *successor = nullptr) {
+                                unsigned valid = all_items, const T *successor = nullptr) {
   const T right = detail::adjacent(group, items).last;
   const unsigned begin = group.rank() * Items, n = detail::items_of<Items>(group, valid);
 #pragma unroll

@@ -25,8 +25,8 @@ COOP_DEVICE unsigned extent(unsigned axis) {
 }
 
 // What a launch puts behind the kernel's own arguments (code object version 5).
-constexpr unsigned kBlockCountWord = 0;
-constexpr unsigned kDynamicLdsWord = 30;
+constexpr unsigned block_count_word = 0;
+constexpr unsigned dynamic_lds_word = 30;
 COOP_DEVICE unsigned hidden(unsigned word) { return ((const unsigned *)__builtin_amdgcn_implicitarg_ptr())[word]; }
 
 extern "C" __attribute__((device)) __attribute__((shared)) unsigned char rocpy_device_dynamic[];
@@ -218,13 +218,13 @@ COOP_PYTHON int rocpy_device_word(int word) {
     case 9:
     case 10:
     case 11:
-      return static_cast<int>(rocpy::python::hidden(rocpy::python::kBlockCountWord + word - 9));
+      return static_cast<int>(rocpy::python::hidden(rocpy::python::block_count_word + word - 9));
     case 12:
       return static_cast<int>(rocpy::Block<>::rank());
     case 13:
       return static_cast<int>(rocpy::Block<>::size());
     case 14:
-      return static_cast<int>(rocpy::kWarp);
+      return static_cast<int>(rocpy::warp_size);
     default:
       return 0;  // debug mode is the CPU's
   }
@@ -243,7 +243,7 @@ COOP_PYTHON void rocpy_device_barrier(int width) {
 COOP_PYTHON unsigned char *rocpy_device_dynamic_shared() { return rocpy::python::rocpy_device_dynamic; }
 
 COOP_PYTHON long long rocpy_device_dynamic_shared_bytes() {
-  return rocpy::python::hidden(rocpy::python::kDynamicLdsWord);
+  return rocpy::python::hidden(rocpy::python::dynamic_lds_word);
 }
 
 COOP_PYTHON unsigned long long rocpy_device_ballot(int width, bool condition) {

@@ -179,7 +179,7 @@ COOP_DEVICE T key_of(const Numbered<T> &numbered) {
   return numbered.key;
 }
 
-constexpr unsigned kDigitBits = 4, kDigits = 1u << kDigitBits;
+constexpr unsigned digit_bits = 4, digit_count = 1u << digit_bits;
 
 // The type that counts the positions of so many items.
 template <bool Few>
@@ -198,10 +198,10 @@ template <class Group, class E, unsigned Items, class Digit>
 COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
   using Counter = CounterOf<Group::most_threads * Items>;
   const unsigned rank = group.rank(), size = group.size();
-  Counter *const counters = scratch_of<Counter, kDigits>(group);
+  Counter *const counters = scratch_of<Counter, digit_count>(group);
   unsigned position[Items];
 #pragma unroll
-  for (unsigned d = 0; d < kDigits; ++d) counters[d * size + rank] = 0;
+  for (unsigned d = 0; d < digit_count; ++d) counters[d * size + rank] = 0;
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     Counter &counter = counters[digit_of(own[k]) * size + rank];
@@ -209,16 +209,16 @@ COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
     counter = static_cast<Counter>(position[k] + 1);
   }
   group.sync();
-  unsigned counts[kDigits], total = 0;
+  unsigned counts[digit_count], total = 0;
 #pragma unroll
-  for (unsigned d = 0; d < kDigits; ++d) {
-    counts[d] = counters[rank * kDigits + d];
+  for (unsigned d = 0; d < digit_count; ++d) {
+    counts[d] = counters[rank * digit_count + d];
     total += counts[d];
   }
   unsigned before = scan_in(group, total, Plus{}).inclusive - total;
 #pragma unroll
-  for (unsigned d = 0; d < kDigits; ++d) {
-    counters[rank * kDigits + d] = static_cast<Counter>(before);
+  for (unsigned d = 0; d < digit_count; ++d) {
+    counters[rank * digit_count + d] = static_cast<Counter>(before);
     before += counts[d];
   }
   group.sync();
@@ -236,8 +236,8 @@ COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
 
 template <bool Descending, class Group, class E, unsigned Items>
 COOP_DEVICE void radix_sort(Group group, E (&own)[Items], unsigned begin_bit, unsigned end_bit) {
-  for (unsigned bit = begin_bit; bit < end_bit; bit += kDigitBits) {
-    const unsigned mask = (1u << smaller(kDigitBits, end_bit - bit)) - 1;
+  for (unsigned bit = begin_bit; bit < end_bit; bit += digit_bits) {
+    const unsigned mask = (1u << smaller(digit_bits, end_bit - bit)) - 1;
     sort_digit(group, own, [=](const E &element) {
       const unsigned digit = static_cast<unsigned>(bits_of(key_of(element)) >> bit) & mask;
       return Descending ? digit ^ mask : digit;
@@ -250,14 +250,14 @@ COOP_DEVICE void radix_sort(Group group, E (&own)[Items], unsigned begin_bit, un
 // ---- merge sort: the first `valid` items; the others stay where they are ----
 
 template <class Group, class T, unsigned Items, class Order = Less>
-COOP_DEVICE void merge_sort_keys(Group group, T (&keys)[Items], Order order = {}, unsigned valid = kEvery) {
-  detail::merge_sort(group, keys, order, detail::items_of<Items>(group, valid), kEvery);
+COOP_DEVICE void merge_sort_keys(Group group, T (&keys)[Items], Order order = {}, unsigned valid = all_items) {
+  detail::merge_sort(group, keys, order, detail::items_of<Items>(group, valid), all_items);
 }
 
 template <class Group, class T, class V, unsigned Items, class Order = Less>
 COOP_DEVICE void merge_sort_pairs(Group group, T (&keys)[Items], V (&values)[Items], Order order = {},
-                                  unsigned valid = kEvery) {
-  detail::merge_pairs(group, keys, values, order, detail::items_of<Items>(group, valid), kEvery);
+                                  unsigned valid = all_items) {
+  detail::merge_pairs(group, keys, values, order, detail::items_of<Items>(group, valid), all_items);
 }
 
 // ---- radix sort: by the bits from `begin_bit` up to `end_bit` ----
@@ -274,7 +274,7 @@ COOP_DEVICE void radix_sort_pairs(Group group, T (&keys)[Items], V (&values)[Ite
   detail::Numbered<T> numbered[Items];
   detail::number(group, keys, numbered);
   detail::radix_sort<Descending>(group, numbered, begin_bit, end_bit);
-  detail::take_pairs(group, numbered, keys, values, kEvery);
+  detail::take_pairs(group, numbered, keys, values, all_items);
 }
 
 // The number that each key would have after a radix sort.
@@ -298,21 +298,21 @@ COOP_DEVICE void radix_rank(Group group, const T (&keys)[Items], int (&ranks)[It
 // ---- top-k: the k first of the first `valid` items, in order; items from the smaller of the two on are undefined ----
 
 template <class Group, class T, unsigned Items>
-COOP_DEVICE void topk_max_keys(Group group, T (&keys)[Items], unsigned k, unsigned valid = kEvery) {
+COOP_DEVICE void topk_max_keys(Group group, T (&keys)[Items], unsigned k, unsigned valid = all_items) {
   detail::merge_sort(group, keys, Greater{}, detail::items_of<Items>(group, valid), k);
 }
 template <class Group, class T, unsigned Items>
-COOP_DEVICE void topk_min_keys(Group group, T (&keys)[Items], unsigned k, unsigned valid = kEvery) {
+COOP_DEVICE void topk_min_keys(Group group, T (&keys)[Items], unsigned k, unsigned valid = all_items) {
   detail::merge_sort(group, keys, Less{}, detail::items_of<Items>(group, valid), k);
 }
 template <class Group, class T, class V, unsigned Items>
 COOP_DEVICE void topk_max_pairs(Group group, T (&keys)[Items], V (&values)[Items], unsigned k,
-                                unsigned valid = kEvery) {
+                                unsigned valid = all_items) {
   detail::merge_pairs(group, keys, values, Greater{}, detail::items_of<Items>(group, valid), k);
 }
 template <class Group, class T, class V, unsigned Items>
 COOP_DEVICE void topk_min_pairs(Group group, T (&keys)[Items], V (&values)[Items], unsigned k,
-                                unsigned valid = kEvery) {
+                                unsigned valid = all_items) {
   detail::merge_pairs(group, keys, values, Less{}, detail::items_of<Items>(group, valid), k);
 }
 

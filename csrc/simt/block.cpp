@@ -14,7 +14,7 @@ thread_local BlockRunner *BlockRunner::running __attribute__((tls_model("initial
 
 namespace {
 
-constexpr std::size_t kSharedAlignment = 64;
+constexpr std::size_t shared_alignment = 64;
 
 bool same_site(const char *a, const char *b) { return a == b || (a && b && std::strcmp(a, b) == 0); }
 
@@ -77,9 +77,9 @@ void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config 
   for (Level &level : levels_) level.used = false;
   levels_used_ = 0;
   arena_bytes_ = static_cast<std::size_t>(config.shared_limit_bytes);
-  memory_.resize(arena_bytes_ + kSharedAlignment);
+  memory_.resize(arena_bytes_ + shared_alignment);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
-  arena_ = memory_.data() + ((kSharedAlignment - begin % kSharedAlignment) % kSharedAlignment);
+  arena_ = memory_.data() + ((shared_alignment - begin % shared_alignment) % shared_alignment);
   if (fibers_.empty()) add_fiber();
   for (std::unique_ptr<Fiber> &fiber : fibers_) describe_launch(fiber->state);
   if (kernel.resumable) make_threads();
@@ -329,6 +329,7 @@ void BlockRunner::barrier(rocpy_simt_state *state, int32_t width) {
 void *BlockRunner::slots(rocpy_simt_state *state, int32_t width, int64_t bytes) {
   Group &all = group(state, width);
   enter(all, state, true);
+  if (all.arrived && bytes == all.slot_bytes) return all.opened;
   std::vector<std::max_align_t> &buffer = all.slots[all.generation & 1];
   const std::size_t units =
       (static_cast<std::size_t>(bytes) * all.size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
@@ -336,7 +337,9 @@ void *BlockRunner::slots(rocpy_simt_state *state, int32_t width, int64_t bytes) 
     if (all.arrived) fail_diverged(all, "threads bring values of different sizes");
     buffer.resize(units);
   }
-  return buffer.data();
+  all.slot_bytes = bytes;
+  all.opened = buffer.data();
+  return all.opened;
 }
 
 bool BlockRunner::arrive(rocpy_simt_state *state, int32_t width) {
@@ -353,7 +356,7 @@ void *BlockRunner::shared(rocpy_simt_state *state, const void *key, int64_t byte
   for (const Allocation &each : allocations_) {
     if (each.key == key) return arena_ + each.offset;
   }
-  const std::size_t offset = (arena_used_ + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  const std::size_t offset = (arena_used_ + shared_alignment - 1) / shared_alignment * shared_alignment;
   if (offset + static_cast<std::size_t>(bytes) > static_cast<std::size_t>(config_.shared_limit_bytes)) {
     fail(Fault::shared_memory, state,
          std::to_string(offset + static_cast<std::size_t>(bytes)) + " bytes of shared memory, and a block may have " +

@@ -59,6 +59,8 @@ struct Group {
   Index3 thread{};             // and which one that is
   FiberList waiting;
   std::vector<std::max_align_t> slots[2];
+  void *opened = nullptr;  // those of the collective that threads are arriving at, each of `slot_bytes`
+  int64_t slot_bytes = 0;
 };
 
 // Where the groups of a width are: the block's first.

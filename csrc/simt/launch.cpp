@@ -19,8 +19,8 @@ namespace rocpy::simt {
 
 namespace {
 
-constexpr std::size_t kMaxIdleRunners = 32;
-constexpr int64_t kMostBlocksAtOnce = 16;
+constexpr std::size_t max_idle_runners = 32;
+constexpr int64_t most_blocks_at_once = 16;
 
 // Runners that no launch uses: their stacks are mapped and warm.
 class RunnerStore {
@@ -38,7 +38,7 @@ class RunnerStore {
 
   void give_back(std::unique_ptr<BlockRunner> runner) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_.size() < kMaxIdleRunners) idle_.push_back(std::move(runner));
+    if (idle_.size() < max_idle_runners) idle_.push_back(std::move(runner));
   }
 
  private:
@@ -73,7 +73,7 @@ class Grid {
     const int threads = config_.threads > 0 ? config_.threads : default_threads();
     const int64_t helpers = std::min<int64_t>(threads, blocks_) - 1;
     // A few turns for each thread even out what blocks differ in.
-    chunk_ = std::clamp<int64_t>(blocks_ / (8 * (helpers + 1)), 1, kMostBlocksAtOnce);
+    chunk_ = std::clamp<int64_t>(blocks_ / (8 * (helpers + 1)), 1, most_blocks_at_once);
     run_with_helpers(static_cast<int>(helpers), [this] { take_blocks(); });
     return error_ ? std::move(error_) : std::move(warning_);
   }

@@ -18,7 +18,7 @@ namespace rocpy::simt {
 
 namespace {
 
-constexpr int kMostThreads = 256;
+constexpr int most_threads = 256;
 
 struct Task {
   const std::function<void()> *body;
@@ -43,7 +43,7 @@ class Pool {
 
  private:
   void grow(int wanted) {
-    while (threads_ < std::min(wanted, kMostThreads)) {
+    while (threads_ < std::min(wanted, most_threads)) {
       try {
         std::thread([this] {
           rocpy_host::bind_to_process();

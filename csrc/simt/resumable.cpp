@@ -9,7 +9,7 @@ namespace rocpy::simt {
 
 namespace {
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t line_bytes = 64;
 
 }  // namespace
 
@@ -24,21 +24,22 @@ void BlockRunner::make_threads() {
 
 void *BlockRunner::frame(rocpy_simt_state *state, int64_t bytes) {
   if (frame_stride_ == 0) {  // the first thread of a launch; the others' frames are as large
-    std::size_t lines = (static_cast<std::size_t>(bytes) + kLine - 1) / kLine;
+    std::size_t lines = (static_cast<std::size_t>(bytes) + line_bytes - 1) / line_bytes;
     lines += lines % 2 == 0;  // so that frames do not compete for the same sets of the cache
-    const std::size_t wanted = lines * kLine * static_cast<std::size_t>(size_) + kLine;
+    const std::size_t wanted = lines * line_bytes * static_cast<std::size_t>(size_) + line_bytes;
     if (frames_bytes_ < wanted) {
       frames_bytes_ = 0;
       frames_.reset(new (std::nothrow) char[wanted]);
-      if (!frames_)
+      if (!frames_) {
         fail(Fault::out_of_memory, state,
              "no memory for " + std::to_string(wanted) + " bytes of frames; use smaller blocks");
+      }
       frames_bytes_ = wanted;
     }
-    frame_stride_ = lines * kLine;
+    frame_stride_ = lines * line_bytes;
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(frames_.get());
-  char *first = frames_.get() + (kLine - begin % kLine) % kLine;
+  char *first = frames_.get() + (line_bytes - begin % line_bytes) % line_bytes;
   return first + frame_stride_ * static_cast<std::size_t>(state->rank);
 }
 

@@ -22,8 +22,8 @@ cdef extern from *:
     namespace rocpy_keywords {
 
     // Functions share a few pointers: the compiled ones of a module have the same.
-    constexpr std::size_t kMostPointers = 96;
-    std::array<vectorcallfunc, kMostPointers> originals{};
+    constexpr std::size_t most_pointers = 96;
+    std::array<vectorcallfunc, most_pointers> originals{};
     std::size_t known = 1;  // the first one stands for classes, which have none
     PyObject *tell = nullptr;  // what is asked about an error
 
@@ -66,19 +66,19 @@ cdef extern from *:
       PyErr_Restore(type, value, trace);
     }
 
-    template <std::size_t N>
+    template <std::size_t index>
     PyObject *call(PyObject *callable, PyObject *const *args, std::size_t flags, PyObject *names) {
       PyObject *result =
-          N == 0 ? call_class(callable, args, flags, names) : originals[N](callable, args, flags, names);
+          index == 0 ? call_class(callable, args, flags, names) : originals[index](callable, args, flags, names);
       if (result == nullptr && names != nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable);
       return result;
     }
 
-    template <std::size_t... N>
-    constexpr std::array<vectorcallfunc, sizeof...(N)> make_calls(std::index_sequence<N...>) {
-      return {&call<N>...};
+    template <std::size_t... indices>
+    constexpr std::array<vectorcallfunc, sizeof...(indices)> make_calls(std::index_sequence<indices...>) {
+      return {&call<indices>...};
     }
-    constexpr auto calls = make_calls(std::make_index_sequence<kMostPointers>());
+    constexpr auto calls = make_calls(std::make_index_sequence<most_pointers>());
 
     // Whether the callable's errors are looked at from now on.
     bool attach(PyObject *callable) {
@@ -96,7 +96,7 @@ cdef extern from *:
       } else {
         number = 1;
         while (number < known && originals[number] != before) ++number;
-        if (number == kMostPointers) return false;
+        if (number == most_pointers) return false;
         if (number == known) originals[known++] = before;
       }
       std::memcpy(slot, &calls[number], sizeof before);

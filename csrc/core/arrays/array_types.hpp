@@ -31,22 +31,25 @@ struct ArrayTypes {
 };
 
 inline const ArrayType *array_type_of_hip(int32_t type) {
-  for (const ArrayType &row : ArrayTypes())
+  for (const ArrayType &row : ArrayTypes()) {
     if (row.type == type) return &row;
+  }
   return nullptr;
 }
 
 inline const ArrayType *array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
   // Producers disagree on how types of less than a byte are packed.
   if (lanes != 1 || bits < 8) return nullptr;
-  for (const ArrayType &row : ArrayTypes())
+  for (const ArrayType &row : ArrayTypes()) {
     if (row.code == code && row.bits == bits) return &row;
+  }
   return nullptr;
 }
 
 inline const ArrayType *array_type_of_name(const char *name) {
-  for (const ArrayType &row : ArrayTypes())
+  for (const ArrayType &row : ArrayTypes()) {
     if (std::strcmp(row.name, name) == 0) return &row;
+  }
   return nullptr;
 }
 

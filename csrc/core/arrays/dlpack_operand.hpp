@@ -56,8 +56,9 @@ inline int check_extents(Operand *out, int64_t bytes, bool compact, int64_t *ele
       if (__builtin_mul_overflow(count, out->shape[i] == 0 ? 1 : out->shape[i], &count)) return fault_too_large;
     }
   } else {
-    for (int i = 0; i < out->ndim; ++i)
+    for (int i = 0; i < out->ndim; ++i) {
       if (__builtin_mul_overflow(count, out->shape[i] == 0 ? 1 : out->shape[i], &count)) return fault_too_large;
+    }
   }
   *elements = empty ? 0 : count;
   if (count > max_reach / bytes) return fault_too_large;

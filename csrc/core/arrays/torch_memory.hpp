@@ -36,8 +36,10 @@ struct TensorWords {
 inline uint64_t find_offset(const uint64_t *addresses, const uint64_t *wanted, int count, uint64_t end) {
   for (uint64_t offset = 8; offset < end; offset += 8) {
     int agreeing = 0;
-    while (agreeing < count && word_at(reinterpret_cast<const void *>(addresses[agreeing]), offset) == wanted[agreeing])
+    while (agreeing < count &&
+           word_at(reinterpret_cast<const void *>(addresses[agreeing]), offset) == wanted[agreeing]) {
       ++agreeing;
+    }
     if (agreeing == count) return offset;
   }
   return 0;

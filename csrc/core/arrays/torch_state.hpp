@@ -28,8 +28,9 @@ inline void *&torch_library() {
 // Masks of this thread, or null where torch does not export them.
 inline const DispatchKeys *torch_dispatch_keys() {
   thread_local const DispatchKeys *keys = nullptr;
-  if (keys == nullptr && torch_library() != nullptr)
+  if (keys == nullptr && torch_library() != nullptr) {
     keys = static_cast<const DispatchKeys *>(dlsym(torch_library(), "_ZN3c104impl26raw_local_dispatch_key_setE"));
+  }
   return keys;
 }
 
@@ -121,12 +122,14 @@ constexpr uint64_t largest_keys_offset = 200;  // TensorImpl.h bounds its own si
 // Finds the offsets for which every sample tensor gives the TensorImpl and the key set that torch reported of it.
 inline bool torch_find_tensor_keys(const void *const *objects, const uint64_t *impls, const uint64_t *keys, int count,
                                    uint64_t impl_offset) {
-  for (int i = 0; i < count; ++i)
+  for (int i = 0; i < count; ++i) {
     if (word_at(objects[i], impl_offset) != impls[i]) return false;
+  }
   for (uint64_t offset = 8; offset <= largest_keys_offset; offset += 8) {
     int agreeing = 0;
-    while (agreeing < count && word_at(reinterpret_cast<const void *>(impls[agreeing]), offset) == keys[agreeing])
+    while (agreeing < count && word_at(reinterpret_cast<const void *>(impls[agreeing]), offset) == keys[agreeing]) {
       ++agreeing;
+    }
     if (agreeing == count) {
       torch_tensor_keys().impl_offset = impl_offset;
       torch_tensor_keys().keys_offset = offset;
@@ -145,8 +148,9 @@ inline bool torch_tensor_is_clear(const void *object) {
   const TensorKeys &known = torch_tensor_keys();
   if (known.keys_offset == 0) return false;
   const uint64_t keys = torch_keys_of(object);
-  for (int i = 0; i < known.count; ++i)
+  for (int i = 0; i < known.count; ++i) {
     if (known.clear[i] == keys) return true;
+  }
   return false;
 }
 

@@ -88,8 +88,9 @@ std::vector<std::string> files_in(const std::string &directory, Library library)
 std::vector<std::string> bare_names(Library library) {
   constexpr int highest_soname = 12;
   std::vector<std::string> names{file_name_of(library)};
-  for (int version = highest_soname; version >= 0; --version)
+  for (int version = highest_soname; version >= 0; --version) {
     names.push_back(names.front() + "." + std::to_string(version));
+  }
   return names;
 }
 
@@ -282,8 +283,9 @@ Attempt load_platform(const Tree &tree) {
   // hipRTC tells its version in two numbers.
   LibraryFacts &hiprtc = libraries[static_cast<int>(Library::hiprtc)];
   int major = 0, minor = 0;
-  if (hiprtc.absence.empty() && table.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS)
+  if (hiprtc.absence.empty() && table.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS) {
     hiprtc.version = major * 10000000 + minor * 100000;
+  }
   facts = std::move(libraries);
   open_handles = handles;
   attempt.outcome = Outcome::loaded;
@@ -342,8 +344,9 @@ std::string missing_text(Library library, const char *function) {
 
 std::string platform_info() {
   size_t needed = 0;
-  if (!has("rocpyExtPlatformInfo") || table.rocpyExtPlatformInfo(nullptr, 0, &needed) != hipSuccess || needed == 0)
+  if (!has("rocpyExtPlatformInfo") || table.rocpyExtPlatformInfo(nullptr, 0, &needed) != hipSuccess || needed == 0) {
     return {};
+  }
   std::string text(needed, '\0');
   if (table.rocpyExtPlatformInfo(&text[0], text.size(), &needed) != hipSuccess) return {};
   return text.c_str();

@@ -32,14 +32,16 @@ constexpr CodeName rccl_codes[] = {
 
 template <size_t count>
 const char *name_among(const CodeName (&codes)[count], int32_t code) noexcept {
-  for (const CodeName &row : codes)
+  for (const CodeName &row : codes) {
     if (row.code == code) return row.name;
+  }
   return nullptr;
 }
 
 const char *hip_status_name(int32_t code) noexcept {
-  if (code == hipErrorNotSupported)
+  if (code == hipErrorNotSupported) {
     return "hipErrorNotSupported";  // what trampolines answer, also while nothing is loaded
+  }
   if (!has("hipGetErrorName")) return nullptr;
   const char *name = table.hipGetErrorName(static_cast<hipError_t>(code));
   // HIP answers codes it does not know with a sentence or with its code for "unknown".

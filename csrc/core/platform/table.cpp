@@ -57,8 +57,9 @@ bool has(const char *function) noexcept {
 std::vector<const char *> missing(Library library) {
   std::vector<const char *> names;
   for (int i = 0; i < rows_total; ++i) {
-    if (rows[i].library == library && !rows[i].optional && !present[i].load(std::memory_order_relaxed))
+    if (rows[i].library == library && !rows[i].optional && !present[i].load(std::memory_order_relaxed)) {
       names.push_back(rows[i].function);
+    }
   }
   return names;
 }

@@ -144,8 +144,9 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
     // Always set: the default is not D's type everywhere.
     apply(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, spec_.bias_type);
     apply(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
-    if (spec_.bias_batch_stride)
+    if (spec_.bias_batch_stride) {
       apply(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, static_cast<int32_t>(spec_.bias_batch_stride));
+    }
   }
   if (spec_.uses_aux) {
     // Pointer, ld and stride before the heuristic runs: without them it finds nothing, and says nothing.

@@ -12,10 +12,10 @@ namespace rocpy {
 // What a plan is of: equal settings and operands are other plans for each of these.
 enum class PlanKind : int32_t { product, program, groups_of_m, groups_of_n, groups_of_k };
 
-// A value's place in a word: `Bits` bits from `First` on.
-template <int First, int Bits>
+// A value's place in a word: `bits` bits from `first` on.
+template <int first, int bits>
 constexpr uint64_t field(int32_t value) {
-  return (static_cast<uint64_t>(static_cast<uint32_t>(value)) & ((uint64_t{1} << Bits) - 1)) << First;
+  return (static_cast<uint64_t>(static_cast<uint32_t>(value)) & ((uint64_t{1} << bits) - 1)) << first;
 }
 
 // The settings of a product that are neither numbers nor operands.

@@ -4,8 +4,12 @@
 import sys
 import threading
 
-import numpy as np
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
 
+from rocpy cimport _operand
+from rocpy._operand cimport Operand
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
@@ -25,7 +29,6 @@ cdef int _MOST = 512
 cdef object _LOCK = threading.Lock()
 cdef list _ACTIVE = _options.ACTIVE
 cdef dict _MODULES = sys.modules
-cdef object _ARRAY = np.ndarray
 
 
 def executable_of(ProductCall call not None, tuning):
@@ -79,26 +82,40 @@ cdef int complete(ProductCall call) except -1:
     if call.bias is not None or call.aux is not None or call.clamp is not None or amax:
         _custom.refuse_operands(bias=call.bias, aux=call.aux, clamp=call.clamp, amax=amax or None)
     call.inputs = named_inputs(call)
-    if "torch" in _MODULES:
+    if "torch" in _MODULES and not are_plain(<dict>call.inputs):
         _custom.check_tensors(call.inputs)
     return 0
+
+
+cdef bint are_plain(dict inputs) except -1:
+    """Whether the memory of all inputs can be used: numbers have none."""
+    cdef Operand seen
+    for value in inputs.values():
+        if not isinstance(value, (int, float)) and not _operand.parse_plainly(value, &seen):
+            return False
+    return True
 
 
 cdef dict named_inputs(ProductCall call):
     """Return all inputs of the function by name, in its order."""
     cdef tuple names = <tuple?>call.epilogue.expression.inputs
-    cdef dict named = {}, inputs
-    if type(call.inputs) is dict and len(<dict>call.inputs) == len(names):
-        inputs = <dict>call.inputs
-        for name in names:
-            value = inputs.get(name)
-            if value is None:
-                break
-            named[name] = value
-        else:
-            return named
+    cdef dict named
+    if type(call.inputs) is dict and are_in_order(<dict>call.inputs, names):
+        return <dict>call.inputs
     named = _custom.complete(call.epilogue, call.inputs, call.b)
     return {name: named[name] for name in names}
+
+
+cdef bint are_in_order(dict inputs, tuple names) except -1:
+    """Whether these are all inputs, none of them None, as they are named."""
+    cdef Py_ssize_t position = 0
+    if len(inputs) != len(names):
+        return False
+    for name, value in inputs.items():
+        if value is None or name != names[position]:
+            return False
+        position += 1
+    return True
 
 
 cdef dict arguments_of(ProductCall call):
@@ -124,51 +141,81 @@ cdef Executable plan(ProductCall call):
         return planned.executable
 
 
+# The words of a key, and what decides a product beside them.
+cdef struct Words:
+    int count
+    int64_t words[512]
+
+
 cdef tuple key_of(ProductCall call, object tuning):
     """Return what decides how a product is computed; ``None`` where that is unknown."""
-    cdef list key = [
-        call.epilogue.text, call.alpha == 1, call.beta is None, None if call.dtype is None else str(call.dtype), call.compute, tuning,
-        None if call.options is None and not _ACTIVE else _options.resolve_options(call.options),
-    ]
-    if not (add_signature(key, call.a) and add_signature(key, call.b) and add_signature(key, call.c)):
+    cdef Words words
+    cdef list rest = []
+    words.count = 3
+    words.words[0], words.words[1], words.words[2] = tuning, call.alpha == 1, call.beta is None
+    if call.dtype is not None or call.compute is not None:
+        rest.append((str(call.dtype), call.compute))
+    if call.options is not None or _ACTIVE:
+        rest.append(_options.resolve_options(call.options))
+    if not (add_signature(&words, rest, call.a) and add_signature(&words, rest, call.b) and add_signature(&words, rest, call.c)):
         return None
     for value in (<dict>call.inputs).values():
-        if not add_signature(key, value):
+        if not add_signature(&words, rest, value):
             return None
-    if call.scales is not None and not add_scales(key, call.scales):
+    if call.scales is not None and not add_scales(&words, rest, call.scales):
         return None
-    return tuple(key)
+    seen = PyBytes_FromStringAndSize(<const char *>words.words, words.count * sizeof(int64_t))
+    return (call.epilogue.text, seen, tuple(rest)) if rest else (call.epilogue.text, seen)
 
 
-cdef bint add_scales(list key, ScaleArguments scales) except -1:
+cdef bint add_scales(Words *words, list rest, ScaleArguments scales) except -1:
     """Write down kinds and shapes of the scales; false where they are unknown."""
-    return add_signature(key, scales.a) and add_signature(key, scales.b) and add_signature(key, scales.c) and add_signature(key, scales.d)
+    return (add_signature(words, rest, scales.a) and add_signature(words, rest, scales.b) and add_signature(words, rest, scales.c)
+            and add_signature(words, rest, scales.d))
 
 
-cdef bint add_signature(list key, object x) except -1:
+cdef enum Seen:
+    absent, plain_array, other
+
+
+cdef bint add_plain(Words *words, object kind, const Operand *seen) noexcept:
+    """Write down class, type, device and shape of an array, as numbers: they compare and hash faster than its own attributes. False where
+    there is no space for more."""
+    cdef int axis
+    cdef int64_t *to = words.words + words.count
+    if words.count + 6 + seen.ndim > 512:
+        return False
+    to[0], to[1], to[2], to[3], to[4], to[5] = Seen.plain_array, <int64_t><size_t><PyObject *>kind, seen.type, seen.device_type, seen.device_id, seen.ndim
+    for axis in range(seen.ndim):
+        to[6 + axis] = seen.shape[axis]
+    words.count += 6 + seen.ndim
+    return True
+
+
+cdef bint add_signature(Words *words, list rest, object x) except -1:
     """Write down type and shape of an operand; false where they are unknown."""
+    cdef Operand seen
     cdef type kind = type(x)
+    if words.count == 512:
+        return False
+    if x is not None and not isinstance(x, (bool, int, float)) and _operand.parse_plainly(x, &seen):
+        return add_plain(words, kind, &seen)
+    words.words[words.count] = Seen.absent if x is None else Seen.other
+    words.count += 1
     if x is None:
-        key.append(None)
-        return True
-    if kind is _ARRAY:
-        key.append(kind)
-        key.append(x.shape)
-        key.append(x.dtype)
         return True
     if isinstance(x, (bool, int, float)):
-        key.append(kind)
-        key.append(repr(x))  # 0.0 and -0.0 are equal, and two epilogues
+        rest.append((kind, repr(x)))  # 0.0 and -0.0 are equal, and two epilogues
         return True
     if isinstance(x, WeightOperand):
-        key.append((kind, x.layout, x.packed, x.scale is not None))
-        return add_signature(key, x.source)
+        rest.append((kind, x.layout, x.packed, x.scale is not None))
+        return add_signature(words, rest, x.source)
     try:
         shape = tuple(x.shape)
         for extent in shape:
             if not isinstance(extent, int):
                 return False  # a symbol of a tracer
-        key.append((kind, shape, str(x.dtype), str(getattr(x, "device", ""))))
+        rest.append((kind, shape, str(x.dtype), str(getattr(x, "device", ""))))
     except (AttributeError, TypeError):
         return False
     return True

@@ -20,20 +20,23 @@ cdef object scaled_beta(object beta, object factor):
 
 cpdef ProductCall native_call(object form, ProductCall call):
     """Return the product with one of the library's epilogues in the place of the user's; ``form`` is a :class:`NativeForm`."""
+    return with_form(call, form.alpha, form.c, form.beta, form.bias, form.clamp)
+
+
+cdef ProductCall with_form(ProductCall call, object alpha, str c, object beta, str bias, object clamp):
     cdef ProductCall native = ProductCall.__new__(ProductCall)
-    cdef double factor = form.alpha
-    cdef str c = form.c, bias = form.bias
+    cdef bint factor_is_one = alpha == 1
     native.a, native.b, native.compute, native.options, native.stream, native.scales = (
         call.a, call.b, call.compute, call.options, call.stream, call.scales)
-    native.alpha = call.alpha if factor == 1 else call.alpha * form.alpha
+    native.alpha = call.alpha if factor_is_one else call.alpha * alpha
     if c:
-        native.c, native.beta = call.inputs[c], form.beta
+        native.c, native.beta = call.inputs[c], beta
     else:
         native.c = call.c
-        native.beta = scaled_beta(call.beta, form.alpha) if call.c is not None and factor != 1 else call.beta
+        native.beta = scaled_beta(call.beta, alpha) if call.c is not None and not factor_is_one else call.beta
     if bias:
         native.bias = call.inputs[bias]
-    native.clamp = form.clamp
+    native.clamp = clamp
     return native
 
 
@@ -67,16 +70,19 @@ cdef class LibraryExecutable(Executable):
         What computes the rest of the function; ``None`` where nothing is left.
     """
 
-    cdef object form, dtype, epilogue, rest
+    cdef object dtype, epilogue, rest
+    cdef object alpha, beta, clamp  # of the form: its attributes are slower to ask for
+    cdef str c, bias
     cdef object unit_a, unit_b  # scales of 1, or None
 
     def __init__(self, bound, form, dtype, unit_scales, rest=None):
         Executable.__init__(self, bound)
-        self.form, self.dtype, self.epilogue, self.rest = form, dtype, form.epilogue, rest
+        self.dtype, self.epilogue, self.rest = dtype, form.epilogue, rest
+        self.alpha, self.c, self.beta, self.bias, self.clamp = form.alpha, form.c, form.beta, form.bias, form.clamp
         self.unit_a, self.unit_b = unit_scales.get("scale_a"), unit_scales.get("scale_b")
 
     cpdef ProductCall begin(self, ProductCall call):
-        cdef ProductCall native = native_call(self.form, call)
+        cdef ProductCall native = with_form(call, self.alpha, self.c, self.beta, self.bias, self.clamp)
         native.epilogue, native.dtype = self.epilogue, self.dtype
         if self.unit_a is not None or self.unit_b is not None:
             native.scales = with_units(call.scales, self.unit_a, self.unit_b)

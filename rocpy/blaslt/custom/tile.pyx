@@ -50,7 +50,10 @@ cdef dict _BOOLEAN = {}  # by dtype: a dtype's name is slow to ask for
 
 
 cdef bint is_boolean(object array) except -1:
-    """Whether an array of any framework has the type of truth values."""
+    """Whether an array of any framework has the type of truth values, which is none of a product's."""
+    cdef Operand seen
+    if _operand.parse_plainly(array, &seen):
+        return False
     cdef object dtype = getattr(array, "dtype", None)
     cdef object answer
     try:

@@ -20,7 +20,7 @@ from rocpy.cooperative.numba.runtime import LINKERS, WORDS, device_call
 from rocpy.cooperative.numba.types import NEEDS_64_LANES
 
 _SOURCES: dict[str, str] = {
-    NEEDS_64_LANES: f"COOP_PYTHON void {NEEDS_64_LANES}() {{ static_assert(rocpy::kWarp == 64); }}"
+    NEEDS_64_LANES: f"COOP_PYTHON void {NEEDS_64_LANES}() {{ static_assert(rocpy::warp_size == 64); }}"
 }
 _numbers = itertools.count()
 _WARP_SIZE_READ = re.compile(rf'@"?rocpy_device_word"?\(i32 {WORDS["warp_size"]}\)')

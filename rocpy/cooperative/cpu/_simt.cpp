@@ -158,11 +158,11 @@ class Packed {
   bool add_array(PyObject *value) {
     using py::detail::npy_api;
     const auto *array = py::detail::array_proxy(value);
-    constexpr int kDescribedFlags = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_F_CONTIGUOUS_ |
+    constexpr int described_flags = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_F_CONTIGUOUS_ |
                                     npy_api::NPY_ARRAY_ALIGNED_ | npy_api::NPY_ARRAY_WRITEABLE_;
     key += 'A';
     describe(static_cast<int32_t>(array->nd));
-    describe(static_cast<int32_t>(array->flags & kDescribedFlags));
+    describe(static_cast<int32_t>(array->flags & described_flags));
     describe(static_cast<const void *>(array->descr));
     words.push_back(reinterpret_cast<uintptr_t>(array->data));
     for (int axis = 0; axis < array->nd; ++axis) words.push_back(static_cast<uint64_t>(array->dimensions[axis]));

@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r"%[\w.$]+|%\"[^\"]*\"")
 _DECLARATIONS = """
 declare i32 @rocpy_simt_begin_barrier(ptr, i32)
 declare i32 @rocpy_simt_begin_arrive(ptr, i32)
-declare ptr @rocpy_simt_frame(ptr, i64)
+declare noalias ptr @rocpy_simt_frame(ptr, i64)
 declare token @llvm.coro.id(i32, ptr, ptr, ptr)
 declare i64 @llvm.coro.size.i64()
 declare ptr @llvm.coro.begin(token, ptr)

@@ -60,7 +60,26 @@ class SiteLower(Lower):
                 _PACKAGE
             ):
                 self._mark(inst.loc)
+        if self._is_next_of_range(inst):
+            self._lower_next_of_range(inst)
+        else:
+            super().lower_inst(inst)
+
+    def _is_next_of_range(self, inst: Any) -> bool:
+        if not isinstance(inst, ir.Assign) or not isinstance(inst.value, ir.Expr) or inst.value.op != "iternext":
+            return False
+        kind = self.typeof(inst.value.value.name)
+        return isinstance(kind, types.RangeIteratorType) and kind.yield_type.signed
+
+    def _lower_next_of_range(self, inst: Any) -> None:
+        """Lower the step of a range, whose indices do not overflow before its end: so negative ones can be ruled out."""
+        blocks = self.function.blocks
+        first, begin = len(blocks) - 1, {each: len(each.instructions) for each in blocks}
         super().lower_inst(inst)
+        for block in blocks[first:]:
+            for each in block.instructions[begin.get(block, 0) :]:
+                if isinstance(each, llvm_ir.Instruction) and each.opname == "add" and "nsw" not in each.flags:
+                    each.flags = [*each.flags, "nsw"]
 
     def _mark(self, location: Any) -> None:
         text = self.context.insert_const_string(self.module, f"{location.filename}:{location.line}")

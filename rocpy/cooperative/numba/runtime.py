@@ -45,6 +45,9 @@ WORDS = {
     "warp_size": 14,
     "debug": 15,
 }
+# The least value of a word, for the optimizer: indices and bits begin at 0, extents at 1.
+_EXTENTS = ("blockDim", "gridDim", "size", "warp_size")
+_LEAST = {WORDS[name] + axis: 1 for name in _EXTENTS for axis in range(3 if name.endswith("Dim") else 1)}
 DYNAMIC_SHARED_OFFSET = 64
 SITE_OFFSET = 72
 FRAME_OFFSET = 80
@@ -104,7 +107,9 @@ def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
     if on_device(builder):
         return device_call(builder, "rocpy_device_word", I32, I32(index))
     words = builder.bitcast(current(builder), I32.as_pointer())
-    return builder.load(builder.gep(words, [I32(index)]))
+    word = builder.load(builder.gep(words, [I32(index)]))
+    word.set_metadata("range", builder.module.add_metadata([I32(_LEAST.get(index, 0)), I32(2**31 - 1)]))
+    return word
 
 
 def field(builder: ir.IRBuilder, offset: int, type_: ir.Type) -> ir.Value:

@@ -17,8 +17,9 @@ namespace {
 template <class Function>
 Function *symbol(const char *name) {
   for (const ExtensionFunction &row : extension_functions()) {
-    if (std::strcmp(row.name, name) == 0)
+    if (std::strcmp(row.name, name) == 0) {
       return reinterpret_cast<Function *>(find_symbol(Library::hipblaslt, row.symbol));
+    }
   }
   return nullptr;
 }

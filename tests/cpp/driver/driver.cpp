@@ -82,8 +82,9 @@ int run_case(hipblasLtHandle_t handle, const Case &c, std::set<int32_t> *used, s
     product.launch(handle, algorithm, workspace.get(), stream.get());
     gate.open();
     check(hipStreamSynchronize(stream.get()), "hipStreamSynchronize");
-    if (product.fetch_results() != first)
+    if (product.fetch_results() != first) {
       faults += fault(c, id, "queued", "the bits differ from those of the first run");
+    }
     *runs += 2;
   }
   return faults;

@@ -129,7 +129,7 @@ struct Buffer {
   Type type = Type::f32;
   int64_t rows = 0, columns = 0, row_stride = 0, batch_stride = 0, batch = 1, shift = 0;
   std::vector<unsigned char> bytes, before;
-  static constexpr int64_t kGuard = 64;
+  static constexpr int64_t guard_elements = 64;
 
   void make(Type t, int64_t batches, int64_t r, int64_t c, int64_t gap, int64_t offset) {
     type = t;
@@ -138,8 +138,8 @@ struct Buffer {
     columns = c;
     row_stride = c + gap;
     batch_stride = r * row_stride + gap;
-    shift = kGuard + offset;
-    bytes.assign(static_cast<size_t>(shift + batch * batch_stride + kGuard) * size_of(t), 0xA5);
+    shift = guard_elements + offset;
+    bytes.assign(static_cast<size_t>(shift + batch * batch_stride + guard_elements) * size_of(t), 0xA5);
   }
   void *data() { return bytes.data() + static_cast<size_t>(shift) * size_of(type); }
   const void *data() const { return bytes.data() + static_cast<size_t>(shift) * size_of(type); }

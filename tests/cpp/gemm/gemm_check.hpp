@@ -159,8 +159,9 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
     for (int64_t g = 0; g < c.batch; g++) {
       for (int64_t i = 0; i < o.bias.columns; i++) {
         size_t at = static_cast<size_t>(g * o.bias.columns + i);
-        if (!close(o.bias.get(g, 0, i), want.bias[at], want.bias_bound[at], c.integers))
+        if (!close(o.bias.get(g, 0, i), want.bias[at], want.bias_bound[at], c.integers)) {
           return fail("bias gradient", c, id);
+        }
       }
     }
   }
@@ -168,14 +169,14 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
 
 // The reference is slow under a sanitizer, and what one finds does not hide in a single case: every fourth is run.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kEvery = 4;
+constexpr int case_interval = 4;
 #else
-constexpr int kEvery = 1;
+constexpr int case_interval = 1;
 #endif
 
 [[maybe_unused]] void run_case(const Case &c) {
   static int turn = 0;
-  if (turn++ % kEvery) return;
+  if (turn++ % case_interval) return;
   Operands o(c);
   o.pack_b();
   const Expected want = reference(o);
@@ -183,13 +184,15 @@ constexpr int kEvery = 1;
   const int count = rank(o.problem, SIZE_MAX, 64, ranked);
   if (count < 1) return fail("no algorithm", c, 101);
   Candidate without[64];
-  if (c.reduction != Reduction::result_columns && rank(o.problem, 0, 64, without) < 1)
+  if (c.reduction != Reduction::result_columns && rank(o.problem, 0, 64, without) < 1) {
     fail("no algorithm without workspace", c, 101);
+  }
   for (int r = 0; r < count; r++) {
     const int32_t id = ranked[r].id;
     size_t needed = 0;
-    if (!supports(id, o.problem, &needed) || needed != ranked[r].workspace_bytes)
+    if (!supports(id, o.problem, &needed) || needed != ranked[r].workspace_bytes) {
       fail("supports and rank disagree", c, id);
+    }
     std::vector<unsigned char> first;
     for (int threads : {1, 0}) {
       o.restore();

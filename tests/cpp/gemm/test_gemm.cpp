@@ -28,7 +28,7 @@ void sizes() {
         run_case(c);
       }
     }
-    for (const Variant &v : kVariants) {
+    for (const Variant &v : variants) {
       for (int step = -1; step <= 1; step++) {
         c.a_layout = step ? Layout::row : Layout::column;
         c.m = v.rows + step;
@@ -217,7 +217,7 @@ void integers() {
 // A shifted base address, and a larger problem around the same rows and columns, change no bit.
 void determinism() {
   for (Type type : {Type::f32, Type::bf16, Type::f64}) {
-    for (const Variant &variant : kVariants) {
+    for (const Variant &variant : variants) {
       const int32_t id = variant.algorithm.id;
       std::vector<double> seen;
       for (int64_t shift = 0; shift < 4; shift++) {
@@ -407,8 +407,8 @@ void ranking() {
     p.a.row_stride = p.k;
     p.b.row_stride = p.d_row_stride = p.n;
     p.a.column_stride = p.b.column_stride = 1;
-    Candidate found[kVariantCount];
-    const int count = rank(p, SIZE_MAX, kVariantCount, found);
+    Candidate found[variant_count];
+    const int count = rank(p, SIZE_MAX, variant_count, found);
     int in_place = count, better = count;
     for (int i = count - 1; i >= 0; i--) {
       if (found[i].id == 103) in_place = i;

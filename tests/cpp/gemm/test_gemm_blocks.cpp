@@ -157,8 +157,8 @@ void check(const Case &c, Random &random) {
   p.d_batch_stride = m * p.d_row_stride;
   const Packed copy(scaled ? p.b : Matrix{}, scaled ? k : 0, scaled ? n : 0);
   if (packed) copy.replace(&p.b);
-  Candidate found[kVariantCount];
-  const int count = rank(p, SIZE_MAX, kVariantCount, found);
+  Candidate found[variant_count];
+  const int count = rank(p, SIZE_MAX, variant_count, found);
   if (count == 0) failures++;
   for (int r = 0; r < count; r++) {
     for (int threads : {1, 0}) {
@@ -195,7 +195,7 @@ void types() {
 // Sizes on both sides of register tiles and of every variant's blocks; along k, of the blocks of 32.
 void sizes() {
   Random random;
-  for (const Variant &v : kVariants) {
+  for (const Variant &v : variants) {
     for (int step = -1; step <= 1; step++) {
       check({Type::e2m1, Type::e2m1, Type::f32, v.rows + step, 5, 64, 1, 0, true}, random);
       check({Type::e2m3, Type::e2m1, Type::f32, 3, v.columns + step, 32, 1, 1, true}, random);
@@ -206,8 +206,9 @@ void sizes() {
     }
   }
   for (int64_t m : {13, 14, 15}) {
-    for (int64_t n : {15, 16, 17, 31, 32, 33})
+    for (int64_t n : {15, 16, 17, 31, 32, 33}) {
       check({Type::e3m2, Type::e2m1, Type::bf16, m, n, 96, 1, 0, true}, random);
+    }
   }
 }
 

@@ -148,8 +148,9 @@ std::vector<std::vector<std::complex<T>>> run_case(const Case &c) {
     p.c = p.d = d.data();
     std::vector<char> workspace(candidates[which].workspace_bytes + 256);
     char *aligned = workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256;
-    if (candidates[which].workspace_bytes)
+    if (candidates[which].workspace_bytes) {
       CHECK(!run(candidates[which].id, p, aligned, candidates[which].workspace_bytes - 1));
+    }
     CHECK(run(candidates[which].id, p, aligned, candidates[which].workspace_bytes));
     const int wrong = data.count_wrong(d);
     if (wrong) {
@@ -160,8 +161,9 @@ std::vector<std::vector<std::complex<T>>> run_case(const Case &c) {
     CHECK(wrong == 0);
     results.push_back(d);
   }
-  if (results.size() == 2)
+  if (results.size() == 2) {
     CHECK(std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof results[0][0]) == 0);
+  }
   return results;
 }
 

@@ -13,7 +13,7 @@ namespace gemm_test {
 namespace {
 
 using Real = long double;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A row of numbers times 1, with a program of one instruction.
 std::vector<double> apply(int opcode, Type type, const std::vector<double> &x) {
@@ -100,8 +100,9 @@ void accuracy(Type type) {
     for (int i = 0; i < 20000; i++) {
       double drawn = f.low + (f.high - f.low) * 0.5 * (random.uniform() + 1);
       // As many near the end at 0, if there is one, as elsewhere.
-      if (i % 2 && f.low == 0)
+      if (i % 2 && f.low == 0) {
         drawn *= std::exp2(-static_cast<double>(random.integer(0, type == Type::f32 ? 140 : 900)));
+      }
       x.push_back(type == Type::f32 ? static_cast<double>(static_cast<float>(drawn)) : drawn);
     }
     const std::vector<double> y = apply(f.opcode, type, x);
@@ -111,7 +112,7 @@ void accuracy(Type type) {
       const Real exact = f.exact(static_cast<Real>(x[i]));
       const double want = static_cast<double>(exact);
       if (std::fabs(want) > most || !std::isfinite(y[i])) {
-        require(y[i] == (want > 0 ? kInfinity : -kInfinity) && std::fabs(want) > most * 0.99999, f.name);
+        require(y[i] == (want > 0 ? infinity : -infinity) && std::fabs(want) > most * 0.99999, f.name);
         continue;
       }
       const double error = static_cast<double>(std::fabs(static_cast<Real>(y[i]) - exact));
@@ -136,35 +137,35 @@ void special(Type type) {
     int opcode;
     double x, y;
   } const rows[] = {
-      {ROCPY_EXT_OP_EXP, kInfinity, kInfinity},
-      {ROCPY_EXT_OP_EXP, -kInfinity, 0.0},
-      {ROCPY_EXT_OP_EXPM1, -kInfinity, -1.0},
+      {ROCPY_EXT_OP_EXP, infinity, infinity},
+      {ROCPY_EXT_OP_EXP, -infinity, 0.0},
+      {ROCPY_EXT_OP_EXPM1, -infinity, -1.0},
       {ROCPY_EXT_OP_EXPM1, -0.0, -0.0},
-      {ROCPY_EXT_OP_LOG, 0.0, -kInfinity},
+      {ROCPY_EXT_OP_LOG, 0.0, -infinity},
       {ROCPY_EXT_OP_LOG, -1.0, nan},
-      {ROCPY_EXT_OP_LOG, kInfinity, kInfinity},
+      {ROCPY_EXT_OP_LOG, infinity, infinity},
       {ROCPY_EXT_OP_LOG, 1.0, 0.0},
       {ROCPY_EXT_OP_SQRT, -1.0, nan},
-      {ROCPY_EXT_OP_RSQRT, 0.0, kInfinity},
-      {ROCPY_EXT_OP_TANH, kInfinity, 1.0},
-      {ROCPY_EXT_OP_TANH, -kInfinity, -1.0},
+      {ROCPY_EXT_OP_RSQRT, 0.0, infinity},
+      {ROCPY_EXT_OP_TANH, infinity, 1.0},
+      {ROCPY_EXT_OP_TANH, -infinity, -1.0},
       {ROCPY_EXT_OP_TANH, -0.0, -0.0},
-      {ROCPY_EXT_OP_ERF, kInfinity, 1.0},
-      {ROCPY_EXT_OP_ERF, -kInfinity, -1.0},
+      {ROCPY_EXT_OP_ERF, infinity, 1.0},
+      {ROCPY_EXT_OP_ERF, -infinity, -1.0},
       {ROCPY_EXT_OP_ERF, -0.0, -0.0},
-      {ROCPY_EXT_OP_ERFC, kInfinity, 0.0},
-      {ROCPY_EXT_OP_ERFC, -kInfinity, 2.0},
-      {ROCPY_EXT_OP_GELU_ERF, kInfinity, kInfinity},
-      {ROCPY_EXT_OP_GELU_ERF, -kInfinity, -0.0},
+      {ROCPY_EXT_OP_ERFC, infinity, 0.0},
+      {ROCPY_EXT_OP_ERFC, -infinity, 2.0},
+      {ROCPY_EXT_OP_GELU_ERF, infinity, infinity},
+      {ROCPY_EXT_OP_GELU_ERF, -infinity, -0.0},
       {ROCPY_EXT_OP_GELU_ERF, -1e4, -0.0},
-      {ROCPY_EXT_OP_GELU_ERF_GRADIENT, kInfinity, 1.0},
-      {ROCPY_EXT_OP_GELU_ERF_GRADIENT, -kInfinity, -0.0},
-      {ROCPY_EXT_OP_SILU_GRADIENT, kInfinity, 1.0},
-      {ROCPY_EXT_OP_SILU_GRADIENT, -kInfinity, -0.0},
+      {ROCPY_EXT_OP_GELU_ERF_GRADIENT, infinity, 1.0},
+      {ROCPY_EXT_OP_GELU_ERF_GRADIENT, -infinity, -0.0},
+      {ROCPY_EXT_OP_SILU_GRADIENT, infinity, 1.0},
+      {ROCPY_EXT_OP_SILU_GRADIENT, -infinity, -0.0},
       {ROCPY_EXT_OP_CEIL, -0.5, -0.0},
       {ROCPY_EXT_OP_FLOOR, -0.0, -0.0},
       {ROCPY_EXT_OP_RINT, 2.5, 2.0},
-      {ROCPY_EXT_OP_TRUNC, -kInfinity, -kInfinity},
+      {ROCPY_EXT_OP_TRUNC, -infinity, -infinity},
       {ROCPY_EXT_OP_FLOOR, 1e30, 1e30},
       {ROCPY_EXT_OP_NOT, nan, 0.0},
       {ROCPY_EXT_OP_NOT, -0.0, 1.0},
@@ -182,12 +183,14 @@ void special(Type type) {
     const double rounded = type == Type::f32 ? static_cast<double>(static_cast<float>(row.y)) : row.y;
     const bool same =
         std::isnan(row.y) ? std::isnan(y) : y == rounded && (row.x == 0 || std::signbit(y) == std::signbit(row.y));
-    if (!same && failures++ < 25)
+    if (!same && failures++ < 25) {
       printf("FAILED opcode %d of %g is %g, not %g [%s]\n", row.opcode, row.x, y, row.y, isa_name());
+    }
   }
   for (const Function &f : functions()) require(std::isnan(apply(f.opcode, type, {nan})[0]), f.name);
-  for (int opcode : {ROCPY_EXT_OP_MIN, ROCPY_EXT_OP_MAX, ROCPY_EXT_OP_ABS, ROCPY_EXT_OP_RELU, ROCPY_EXT_OP_GELU})
+  for (int opcode : {ROCPY_EXT_OP_MIN, ROCPY_EXT_OP_MAX, ROCPY_EXT_OP_ABS, ROCPY_EXT_OP_RELU, ROCPY_EXT_OP_GELU}) {
     require(std::isnan(apply(opcode, type, {nan})[0]), "NaN stays NaN");
+  }
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ std::vector<unsigned char> bytes_of(const Operands &o) {
 // With every algorithm the program gives the bits of the built-in epilogue.
 void same_as_built_in(const Case &c) {
   static int turn = 0;
-  if (turn++ % kEvery) return;
+  if (turn++ % case_interval) return;
   Operands o(c);
   o.pack_b();
   Builder b;
@@ -60,8 +60,9 @@ void same_as_built_in(const Case &c) {
   const int count = rank(o.problem, SIZE_MAX, 64, ranked);
   Problem programmed = o.problem;
   programmed.program = &b.bound;
-  if (count < 1 || rank(programmed, SIZE_MAX, 64, with) != count)
+  if (count < 1 || rank(programmed, SIZE_MAX, 64, with) != count) {
     return fail("other algorithms with a program", c, 101);
+  }
   for (int r = 0; r < count; r++) {
     Workspace workspace(ranked[r].workspace_bytes);
     o.restore();
@@ -234,8 +235,9 @@ void pairs(int64_t m, int64_t n, Type type, bool packed, bool aux) {
               2 * rounding(type, want) + 1e-6 * (type == Type::f64 ? 1e-9 : 1);
           checks++;
           if (std::fabs(half.get(g, i, j) - want) > bound) return fail("a pair", c, ranked[at].id);
-          if (aux && std::fabs(o.aux.get(g, i, 2 * j + 1) - y) > sums.aux_bound[place + 1])
+          if (aux && std::fabs(o.aux.get(g, i, 2 * j + 1) - y) > sums.aux_bound[place + 1]) {
             return fail("aux of a pair", c, ranked[at].id);
+          }
         }
       }
     }
@@ -269,8 +271,9 @@ void long_programs() {
     p.program = &b.bound;
     Candidate best;
     require(rank(p, 0, 1, &best) == 1 && run(best.id, p, nullptr, 0), "a long program runs");
-    for (size_t i = 0; i < 300; i++)
+    for (size_t i = 0; i < 300; i++) {
       require(out[i] == (wide ? 126 * (in[i] + 1) : in[i] + 126), "a long program's result");
+    }
     Builder constant;
     constant.value();
     require(!constant.finish(constant.step(ROCPY_EXT_OP_NEG, constant.constant(4))), "a constant program is taken");

@@ -10,7 +10,7 @@
 namespace gemm_test {
 namespace {
 
-const Type kBytes[] = {Type::e4m3, Type::e5m2, Type::e4m3_fnuz, Type::e5m2_fnuz};
+const Type float8_types[] = {Type::e4m3, Type::e5m2, Type::e4m3_fnuz, Type::e5m2_fnuz};
 
 template <class F>
 void format(double largest, double smallest, int nans) {
@@ -66,7 +66,7 @@ void formats() {
 
 // The vector conversions of the kernels agree with the scalar ones, in both directions, to the bit.
 void conversions() {
-  for (Type type : kBytes) {
+  for (Type type : float8_types) {
     Case c;
     c.m = c.k = 1;
     c.n = 4099;
@@ -115,7 +115,7 @@ void byte_types() {
   const ScaleKind kinds[] = {ScaleKind::none, ScaleKind::scalar, ScaleKind::vector};
   const Activation activations[] = {Activation::none, Activation::relu, Activation::gelu};
   int turn = 0;
-  for (Type a : kBytes) {
+  for (Type a : float8_types) {
     for (Type b : others) {
       for (Type d : results) {
         Case c;
@@ -170,7 +170,7 @@ void sizes(Type type, Type result) {
     }
   }
   c.packed = false;
-  for (const Variant &v : kVariants) {
+  for (const Variant &v : variants) {
     for (int step = -1; step <= 1; step++) {
       c.a_layout = step ? Layout::row : Layout::column;
       c.m = v.rows + step;
@@ -314,8 +314,47 @@ void batch_invariance() {
   if (batch_invariant(201, Problem()) || batch_invariant(401, Problem())) failures++;
 }
 
+// The family that reads operands where they are adds in the order of the tiles: the same bits as theirs.
+void small_is_direct() {
+  const int64_t extents[] = {1, 2, 5, 8, 16, 17, 31, 33, 64, 65, 96};
+  Random random;
+  for (Type type : {Type::f32, Type::f64}) {
+    for (int turn = 0; turn < 300; turn++) {
+      Case c;
+      c.a = c.b = c.d = c.bias = type;
+      c.a_layout = static_cast<Layout>(turn % 3);
+      c.m = extents[random.integer(0, 10)];
+      c.n = extents[random.integer(0, 10)];
+      c.k = turn % 20 == 0 ? 0 : extents[random.integer(0, 10)];
+      c.gap = turn % 3;
+      c.has_bias = turn % 2 == 0;
+      if (turn % 4 == 0) c.activation = Activation::gelu;
+      Operands o(c);
+      std::vector<unsigned char> results[2];
+      const int32_t ids[] = {101, 501};
+      for (int i = 0; i < 2; i++) {
+        o.restore();
+        if (!supports(ids[i], o.problem, nullptr)) {
+          fail("what fits the cache is taken", c, ids[i]);
+          break;
+        }
+        run(ids[i], o.problem, nullptr, 0);
+        for (int64_t r = 0; r < c.m; r++) {
+          for (int64_t j = 0; j < c.n; j++) {
+            const double value = o.d.get(0, r, j);
+            const auto *bytes = reinterpret_cast<const unsigned char *>(&value);
+            results[i].insert(results[i].end(), bytes, bytes + sizeof value);
+          }
+        }
+      }
+      if (results[0] != results[1]) fail("small and direct have the same bits", c, 501);
+      checks++;
+    }
+  }
+}
+
 void special_values() {
-  for (Type type : kBytes) {
+  for (Type type : float8_types) {
     Case c;
     c.a = c.b = type;
     c.d = type;
@@ -407,6 +446,7 @@ int main() {
       byte_types();
       sizes(Type::e4m3, Type::f32);
       batch_invariance();
+      small_is_direct();
     }
     sizes(Type::i8, Type::i32);
     integers();

@@ -47,8 +47,9 @@ void run_program(unsigned seed) {
   const auto pick = [&random](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   std::vector<hipStream_t> streams;
   std::vector<hipEvent_t> events;
-  for (int i = 0; i < stream_count; ++i)
+  for (int i = 0; i < stream_count; ++i) {
     streams.push_back(made_stream(pick(2) ? hipStreamNonBlocking : hipStreamDefault));
+  }
   for (int i = 0; i < event_count; ++i) events.push_back(made_event());
 
   std::vector<std::unique_ptr<Step>> steps;

@@ -18,7 +18,7 @@ namespace {
 #if defined(__x86_64__)
 // The x87 unit's control word above MXCSR.
 constexpr uint64_t with_x87(uint64_t control, uint64_t word) { return control << 32 | word; }
-constexpr uint64_t kDefault = with_x87(0x037f, 0x1f80), kFlags = 0x3f;
+constexpr uint64_t default_word = with_x87(0x037f, 0x1f80), flag_bits = 0x3f;
 uint64_t read_word() {
   uint32_t value;
   uint16_t control;
@@ -34,27 +34,27 @@ void write_word(uint64_t word) {
 }
 // Flush to zero, subnormals are zero, both, the roundings, a flag that is set, and exceptions that are not masked; of
 // the x87 unit another rounding and width, and all exceptions not masked.
-const std::vector<uint64_t> kWords = {
+const std::vector<uint64_t> other_words = {
     with_x87(0x037f, 0x9f80), with_x87(0x037f, 0x1fc0), with_x87(0x0c7f, 0x9fc0),
     with_x87(0x037f, 0x3f80), with_x87(0x037f, 0x5f80), with_x87(0x007f, 0x7f80),
     with_x87(0x037f, 0x1fa1), with_x87(0x0340, 0x1900), with_x87(0x0c40, 0xf8ff & ~0x200)};
 #elif defined(__aarch64__)
-constexpr uint64_t kDefault = 0, kFlags = 0;
+constexpr uint64_t default_word = 0, flag_bits = 0;
 uint64_t read_word() {
   uint64_t value;
   __asm__ __volatile__("mrs %0, fpcr" : "=r"(value));
   return value;
 }
 void write_word(uint64_t value) { __asm__ __volatile__("msr fpcr, %0" ::"r"(value)); }
-const std::vector<uint64_t> kWords = {1u << 24, 1u << 22, 2u << 22, 3u << 22, 1u << 25};
+const std::vector<uint64_t> other_words = {1u << 24, 1u << 22, 2u << 22, 3u << 22, 1u << 25};
 #else
-constexpr uint64_t kDefault = FE_TONEAREST, kFlags = 0;
+constexpr uint64_t default_word = FE_TONEAREST, flag_bits = 0;
 uint64_t read_word() { return static_cast<uint64_t>(std::fegetround()); }
 void write_word(uint64_t word) { std::fesetround(static_cast<int>(word)); }
-const std::vector<uint64_t> kWords = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+const std::vector<uint64_t> other_words = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
 #endif
 
-constexpr int64_t kTasks = 4096;
+constexpr int64_t task_count = 4096;
 
 // What a piece of work finds, after arithmetic that would trap, round or flush elsewhere.
 uint64_t found_word() {
@@ -62,14 +62,14 @@ uint64_t found_word() {
   volatile double sink = one / zero + tiny * 0.5 + one / three;
   (void)sink;
   std::feraiseexcept(FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
-  return read_word() & ~kFlags;
+  return read_word() & ~flag_bits;
 }
 
 void record(void *context, int64_t i) { (*static_cast<std::vector<uint64_t> *>(context))[size_t(i)] = found_word(); }
 
 bool all_default(const std::vector<uint64_t> &words) {
   for (const uint64_t word : words) {
-    if (word != kDefault) return false;
+    if (word != default_word) return false;
   }
   return true;
 }
@@ -78,10 +78,10 @@ void user_function(void *word) { write_word(*static_cast<uint64_t *>(word)); }
 
 void check_word(uint64_t word, hipStream_t handle) {
   rocpy_host::Stream *stream = rocpy_host::resolve(handle);
-  std::vector<uint64_t> pool(kTasks, ~uint64_t{0});
+  std::vector<uint64_t> pool(task_count, ~uint64_t{0});
   uint64_t inline_word = 0, queued = 0, after_user = 0;
   write_word(word);
-  rocpy_host::parallel_for(kTasks, 16, record, &pool);
+  rocpy_host::parallel_for(task_count, 16, record, &pool);
   const uint64_t after_pool = read_word();
   const bool waited = rocpy_host::in_order_and_wait(stream, [&inline_word] { inline_word = found_word(); });
   const uint64_t after_inline = read_word();
@@ -96,11 +96,11 @@ void check_word(uint64_t word, hipStream_t handle) {
     (void)found_word();
   }
   const uint64_t after_nested = read_word();
-  write_word(kDefault);
+  write_word(default_word);
   CHECK(all_default(pool));
-  CHECK(waited && inline_word == kDefault);
-  CHECK(queued == kDefault);
-  CHECK(launched == hipSuccess && after_user == kDefault);
+  CHECK(waited && inline_word == default_word);
+  CHECK(queued == default_word);
+  CHECK(launched == hipSuccess && after_user == default_word);
   CHECK(after_pool == word && after_inline == word && after_all == word && after_nested == word);
 }
 
@@ -111,7 +111,7 @@ int main() {
   hipStream_t stream = nullptr;
   // The first use of the pool, which makes its threads, is in an environment that is not the default one.
   for (int round = 0; round < 3; ++round) {
-    for (const uint64_t word : kWords) {
+    for (const uint64_t word : other_words) {
       if (!stream) CHECK(rocpy_host_hipStreamCreate(&stream) == hipSuccess);
       check_word(word, stream);
     }

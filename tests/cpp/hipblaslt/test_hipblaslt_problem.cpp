@@ -324,7 +324,7 @@ void element_types_of_the_binding() {
     gemm::Type type;
     bool known = engine_type(row.type, &type);
     CHECK(known);
-    if (known) CHECK(gemm::kBits[static_cast<int>(type)] == row.bits);
+    if (known) CHECK(gemm::element_bits[static_cast<int>(type)] == row.bits);
   }
 }
 

@@ -50,12 +50,12 @@ class Machine {
   std::string root_;
 };
 
-const char *const kUnified = "26 20 0:23 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+const char *const unified_mount = "26 20 0:23 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
 void unified_groups() {
   const std::string base = "/sys/fs/cgroup";
   const auto of = [&](const std::string &text) {
-    return Machine("0::/job\n", kUnified).write(base + "/job/cpu.max", text).cpus();
+    return Machine("0::/job\n", unified_mount).write(base + "/job/cpu.max", text).cpus();
   };
   CHECK_EQUAL(of("200000 100000\n"), 2);
   CHECK_EQUAL(of("150000 100000\n"), 2);  // a part of a CPU is used by a thread of its own
@@ -67,7 +67,7 @@ void unified_groups() {
   CHECK_EQUAL(of("9000000000000 1\n") > 256, true);
 
   // Any group around the process's own may be the narrowest; one beside it does not count.
-  Machine nested("0::/user.slice/user-1000.slice/job.scope\n", kUnified);
+  Machine nested("0::/user.slice/user-1000.slice/job.scope\n", unified_mount);
   nested.write(base + "/user.slice/user-1000.slice/job.scope/cpu.max", "800000 100000\n");
   nested.write(base + "/user.slice/other.scope/cpu.max", "100000 100000\n");
   CHECK_EQUAL(nested.cpus(), 8);
@@ -80,7 +80,7 @@ void unified_groups() {
 
   // In a container the process's group is the top of what it sees, or is named as it is outside.
   for (const char *name : {"0::/\n", "0::/../job\n", "0::/docker/0123\n"}) {
-    CHECK_EQUAL(Machine(name, kUnified).write(base + "/cpu.max", "400000 100000\n").cpus(), 4);
+    CHECK_EQUAL(Machine(name, unified_mount).write(base + "/cpu.max", "400000 100000\n").cpus(), 4);
   }
   const char *const bound = "26 20 0:23 /docker/0123 /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
   Machine inner("0::/docker/0123/part\n", bound);

@@ -18,10 +18,10 @@ namespace {
 
 using rocpy_host::parallel_for;
 
-constexpr int64_t kTasks = 200;
+constexpr int64_t task_count = 200;
 
 struct Counts {
-  std::atomic<int> of[kTasks] = {};
+  std::atomic<int> of[task_count] = {};
   static void task(void *context, int64_t i) { static_cast<Counts *>(context)->of[i].fetch_add(1); }
   bool each_is(int times) const {
     for (const auto &count : of) {
@@ -34,7 +34,7 @@ struct Counts {
 bool each_task_once(int rounds) {
   Counts counts;
   for (int round = 0; round < rounds; round++) {
-    parallel_for(kTasks, 1024, Counts::task, &counts);
+    parallel_for(task_count, 1024, Counts::task, &counts);
     if (!counts.each_is(round + 1)) return false;
   }
   return true;
@@ -107,7 +107,7 @@ bool products_are_shared() {
     p.batch = 1;
     p.a.row_stride = p.b.row_stride = p.d_row_stride = n;
     p.a.column_stride = p.b.column_stride = 1;
-    for (const Variant &variant : kVariants) {
+    for (const Variant &variant : variants) {
       if (variant.family != Family::direct && variant.family != Family::blocked) continue;
       for (int threads : {1, 2, 3, 4}) {
         const Blocks blocks = make_blocks(variant, p, threads);

@@ -72,12 +72,14 @@ void test_collectives(size_t count) {
     for (size_t i = 0; i < count; ++i) wrong += recv[i] != sum(static_cast<size_t>(r) * count + i);
     CHECK_EQUAL(finished(comm, ncclAllGather(send.data(), recv.data(), count, ncclFloat32, comm, nullptr)),
                 ncclSuccess);
-    for (size_t i = 0; i < count * ranks; ++i)
+    for (size_t i = 0; i < count * ranks; ++i) {
       wrong += recv[i] != value(static_cast<int>(i / std::max<size_t>(count, 1)), i % std::max<size_t>(count, 1));
+    }
     CHECK_EQUAL(finished(comm, ncclAlltoAll(send.data(), recv.data(), count, ncclFloat32, comm, nullptr)), ncclSuccess);
     for (int s = 0; s < ranks; ++s) {
-      for (size_t i = 0; i < count; ++i)
+      for (size_t i = 0; i < count; ++i) {
         wrong += recv[static_cast<size_t>(s) * count + i] != value(s, static_cast<size_t>(r) * count + i);
+      }
     }
     CHECK_EQUAL(finished(comm, ncclBroadcast(send.data(), recv.data(), count, ncclFloat32, 2, comm, nullptr)),
                 ncclSuccess);
@@ -96,8 +98,9 @@ void test_collectives(size_t count) {
     CHECK_EQUAL(
         finished(comm, ncclGather(send.data(), r == 0 ? recv.data() : nullptr, count, ncclFloat32, 0, comm, nullptr)),
         ncclSuccess);
-    for (size_t i = 0; r == 0 && i < count * ranks; ++i)
+    for (size_t i = 0; r == 0 && i < count * ranks; ++i) {
       wrong += recv[i] != value(static_cast<int>(i / count), i % count);
+    }
     // A ring, and every rank to every rank, itself among them.
     CHECK_EQUAL(ncclGroupStart(), ncclSuccess);
     CHECK_EQUAL(ncclSend(send.data(), count, ncclFloat32, (r + 1) % ranks, comm, nullptr), ncclSuccess);
@@ -111,8 +114,9 @@ void test_collectives(size_t count) {
     }
     CHECK_EQUAL(finished(comm, ncclGroupEnd()), ncclSuccess);
     for (int s = 0; s < ranks; ++s) {
-      for (size_t i = 0; i < count; ++i)
+      for (size_t i = 0; i < count; ++i) {
         wrong += recv[static_cast<size_t>(s) * count + i] != value(s, static_cast<size_t>(r) * count + i);
+      }
     }
     CHECK_EQUAL(wrong, 0);
   });
@@ -140,8 +144,9 @@ void test_all_to_all_v() {
                 ncclSuccess);
     int wrong = 0;
     for (int s = 0; s < 3; ++s) {
-      for (size_t i = 0; i < counts[1][s]; ++i)
+      for (size_t i = 0; i < counts[1][s]; ++i) {
         wrong += recv[places[1][s] + i] != s * 1000 + r * 100 + static_cast<int>(i % 97);
+      }
     }
     CHECK_EQUAL(wrong, 0);
     counts[1][0] += r == 1;

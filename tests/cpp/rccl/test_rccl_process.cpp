@@ -77,8 +77,9 @@ void test_results() {
       CHECK_EQUAL(ncclAllGather(send.data(), recv.data(), count, ncclFloat32, comm, nullptr), ncclSuccess);
       for (size_t i = 0; i < 3 * count; ++i) wrong += recv[i] != at(static_cast<int>(i / count), i % count);
       CHECK_EQUAL(ncclAlltoAll(send.data(), recv.data(), count, ncclFloat32, comm, nullptr), ncclSuccess);
-      for (size_t i = 0; i < 3 * count; ++i)
+      for (size_t i = 0; i < 3 * count; ++i) {
         wrong += recv[i] != at(static_cast<int>(i / count), static_cast<size_t>(r) * count + i % count);
+      }
       CHECK_EQUAL(ncclGroupStart(), ncclSuccess);
       CHECK_EQUAL(ncclSend(send.data(), count, ncclFloat32, (r + 1) % 3, comm, nullptr), ncclSuccess);
       CHECK_EQUAL(ncclRecv(recv.data(), count, ncclFloat32, (r + 2) % 3, comm, nullptr), ncclSuccess);
@@ -108,8 +109,9 @@ void test_memory() {
       for (int again = 0; again < 2; ++again) {
         CHECK_EQUAL(ncclAllReduce(memory, memory + count, count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
         int wrong = 0;
-        for (size_t i = 0; i < count; ++i)
+        for (size_t i = 0; i < count; ++i) {
           wrong += memory[count + i] != static_cast<float>(3 * (i % 31)) + static_cast<float>(3 + 3 * turn);
+        }
         CHECK_EQUAL(wrong, 0);
       }
       CHECK_EQUAL(ncclCommDeregister(comm, handle), ncclSuccess);

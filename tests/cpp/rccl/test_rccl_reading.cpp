@@ -126,16 +126,18 @@ void check_integers(int ranks, int r, ncclComm_t comm) {
   for (size_t i = 0; i < count; ++i) data[i] = static_cast<int32_t>(i % 1000) * (r + 1) - 500;
   CHECK_EQUAL(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclAvg, comm, nullptr), ncclSuccess);
   int wrong = 0;
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     wrong += data[i] != (static_cast<int32_t>(i % 1000) * (ranks * (ranks + 1) / 2) - 500 * ranks) / ranks;
+  }
   CHECK_EQUAL(wrong, 0);
 }
 
 // A NaN loses against a number, whichever rank has it; of more sources than two, the last wins.
 void check_maxima(int ranks, int r, ncclComm_t comm) {
   std::vector<double> data(count), result(count);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     data[i] = i % 4 == static_cast<size_t>(r) ? __builtin_nan("") : static_cast<double>(i * (r + 1));
+  }
   CHECK_EQUAL(ncclAllReduce(data.data(), result.data(), count, ncclFloat64, ncclMax, comm, nullptr), ncclSuccess);
   int wrong = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -127,8 +127,9 @@ void test_collectives() {
         CHECK(!launch({&collectives, false}, &out, config));
         for (int64_t i = 0; i < 9 * threads; ++i) {
           int64_t want = 0;
-          for (const int64_t width : {0, 1, 8, static_cast<int>(warp)})
+          for (const int64_t width : {0, 1, 8, static_cast<int>(warp)}) {
             want += expected_sum(i % threads, width, threads);
+          }
           CHECK(out.values[i] == 15 * want);
         }
       }
@@ -161,11 +162,11 @@ struct RankSum {
   int32_t round;
 };
 
-constexpr int32_t kRounds = 4;
+constexpr int32_t round_count = 4;
 
 void step(RankSum *frame) {
   rocpy_simt_state *state = frame->state;
-  while (frame->round < kRounds) {
+  while (frame->round < round_count) {
     const int32_t width = frame->round % 2 ? 8 : 0;
     if (!frame->slots) {
       frame->slots = static_cast<int64_t *>(rocpy_simt_slots(state, width, sizeof(int64_t)));

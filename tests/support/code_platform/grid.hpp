@@ -24,14 +24,17 @@ bool readable(T value, Check check) {
   return true;
 }
 
-template <class... T, unsigned long... I>
+template <class... T, unsigned long... indices>
 int walk(void (*kernel)(T...), const unsigned *grid, unsigned threads, void **params, Check check,
-         std::integer_sequence<unsigned long, I...>) {
-  if (!(readable(*static_cast<T *>(params[I]), check) && ...)) return 1;
-  for (BLOCK_Z = 0; BLOCK_Z < grid[2]; ++BLOCK_Z)
-    for (BLOCK_Y = 0; BLOCK_Y < grid[1]; ++BLOCK_Y)
-      for (BLOCK_X = 0; BLOCK_X < grid[0]; ++BLOCK_X)
-        for (THREAD = 0; THREAD < threads; ++THREAD) kernel(*static_cast<T *>(params[I])...);
+         std::integer_sequence<unsigned long, indices...>) {
+  if (!(readable(*static_cast<T *>(params[indices]), check) && ...)) return 1;
+  for (BLOCK_Z = 0; BLOCK_Z < grid[2]; ++BLOCK_Z) {
+    for (BLOCK_Y = 0; BLOCK_Y < grid[1]; ++BLOCK_Y) {
+      for (BLOCK_X = 0; BLOCK_X < grid[0]; ++BLOCK_X) {
+        for (THREAD = 0; THREAD < threads; ++THREAD) kernel(*static_cast<T *>(params[indices])...);
+      }
+    }
+  }
   return 0;
 }
 

@@ -109,8 +109,9 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned 
   const char *log = getenv("CODE_PLATFORM_LOG");
   hipError_t (*wait)(hipStream_t) = (hipError_t (*)(hipStream_t))dlsym(under(), "hipStreamSynchronize");
   hipError_t error;
-  if (!function || !params || extra || block_y != 1 || block_z != 1 || grid_y > 65535 || grid_z > 65535)
+  if (!function || !params || extra || block_y != 1 || block_z != 1 || grid_y > 65535 || grid_z > 65535) {
     return hipErrorInvalidValue;
+  }
   if (block_x == 0 || block_x > 1024 || shared_bytes > 65536) return hipErrorInvalidConfiguration;
   error = wait(stream);
   if (error != hipSuccess) return error;
@@ -119,7 +120,8 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned 
     fprintf(file, "%s %u %u %u %u\n", function->name, grid_x, grid_y, grid_z, block_x);
     fclose(file);
   }
-  if (!function->run)
+  if (!function->run) {
     return watch && !watch(function->name, grid, block_x, shared_bytes, params) ? hipSuccess : hipErrorLaunchFailure;
+  }
   return function->run(grid, block_x, params, on_the_device) ? hipErrorIllegalAddress : hipSuccess;
 }

@@ -46,7 +46,7 @@ bool valid_options(const Problem &p) {
 // whole byte and a scale of its own. Packed ones have scales.
 bool valid_staged(const Matrix &m, int64_t k_stride, int64_t line_stride, int64_t k) {
   if (!staged(m)) return true;
-  if (m.packed) return packed_blocks(m) && k % kBlockDepth == 0 && block_index(m.type) >= 0;
+  if (m.packed) return packed_blocks(m) && k % block_depth == 0 && block_index(m.type) >= 0;
   const int64_t whole = m.type == Type::e2m1 ? 2 : narrow(m.type) ? 4 : 1;
   if (k_stride != 1 || line_stride % whole || m.batch_stride % whole) return false;
   if (m.scale.kind != ScaleKind::block32) return true;
@@ -117,6 +117,9 @@ bool takes(const Variant &variant, const Problem &p, size_t *workspace) {
         if (!split_takes(variant, p)) return false;
         bytes = split_workspace(variant, p);
         break;
+      case Family::small:
+        if (!small_takes(variant, p)) return false;
+        break;
     }
   }
   if (workspace) *workspace = bytes;
@@ -139,11 +142,14 @@ void run_variant(const Variant &variant, const Problem &p, void *workspace) {
       return run_skinny<T>(variant, p, workspace);
     case Family::split:
       return run_split<T>(variant, p, workspace);
+    case Family::small:
+      if constexpr (!std::is_same_v<T, int32_t>) run_small<T>(p);
+      return;
   }
 }
 
 const Variant *find(int32_t id) {
-  for (const Variant &variant : kVariants) {
+  for (const Variant &variant : variants) {
     if (variant.algorithm.id == id) return &variant;
   }
   return nullptr;
@@ -151,12 +157,12 @@ const Variant *find(int32_t id) {
 
 }  // namespace
 
-int bits_of(Type type) { return static_cast<int>(kBits[static_cast<int>(type)]); }
+int bits_of(Type type) { return static_cast<int>(element_bits[static_cast<int>(type)]); }
 size_t size_of(Type type) { return static_cast<size_t>(bits_of(type)) / 8; }
 
-int algorithm_count() { return kVariantCount + kComplexCount; }
+int algorithm_count() { return variant_count + complex_count; }
 const Algorithm &algorithm(int index) {
-  return index < kVariantCount ? kVariants[index].algorithm : kComplexAlgorithms[index - kVariantCount];
+  return index < variant_count ? variants[index].algorithm : complex_algorithms[index - variant_count];
 }
 
 const char *algorithm_name(int32_t id) {
@@ -174,9 +180,9 @@ bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes) {
 int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates) {
   if (is_complex(problem.compute)) return complex_rank(problem, max_workspace_bytes, capacity, candidates);
   if (!valid(problem)) return 0;
-  Candidate ranked[kVariantCount];
+  Candidate ranked[variant_count];
   int count = 0;
-  for (const Variant &variant : kVariants) {
+  for (const Variant &variant : variants) {
     size_t bytes = 0;
     if (!takes(variant, problem, &bytes) || bytes > max_workspace_bytes) continue;
     const Candidate candidate = {variant.algorithm.id, bytes, empty(problem) ? 0.0f : predict(variant, problem)};

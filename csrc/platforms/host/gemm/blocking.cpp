@@ -11,25 +11,25 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr double kMemoryBytes = 7.0;         // a cycle, from memory, waited for
-constexpr double kFetchedBytes = 26.0;       // a cycle, fetched ahead of the arithmetic that needs it
-constexpr double kWrittenBytes = 10.0;       // a cycle, of panels
-constexpr double kCacheBytes = 1 << 19;      // an operand up to this size is taken to be in a cache
-constexpr double kOutermostBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
-constexpr double kOuterReads = 0.004;        // cycles a byte of a panel that is read again from the second cache
-constexpr double kConflict = 0.12;           // cycles a byte of a result that is pushed out while it is written
-constexpr double kShortSum = 32;
-constexpr int64_t kFewRows = 32;
-constexpr double kCyclesPerMicrosecond = 4000;
+constexpr double memory_bytes = 7.0;         // a cycle, from memory, waited for
+constexpr double fetched_bytes = 26.0;       // a cycle, fetched ahead of the arithmetic that needs it
+constexpr double written_bytes = 10.0;       // a cycle, of panels
+constexpr double cache_bytes = 1 << 19;      // an operand up to this size is taken to be in a cache
+constexpr double outermost_bytes = 7 << 20;  // up to here an operand is read again from the outermost cache
+constexpr double outer_reads = 0.004;        // cycles a byte of a panel that is read again from the second cache
+constexpr double conflict_cycles = 0.12;     // cycles a byte of a result that is pushed out while it is written
+constexpr double short_sum = 32;
+constexpr int64_t few_rows = 32;
+constexpr double cycles_per_microsecond = 4000;
 
 // What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
 // tile has many rows; a whole operand in the next one, where it has few.
-constexpr int64_t kNearBytes = 16 << 10, kOuterBytes = 256 << 10;
+constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 
 // Rows that are multiples of this far apart fall on the same sets of the innermost cache.
-constexpr int64_t kSetBytes = 4096;
+constexpr int64_t set_bytes = 4096;
 
-double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
+double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
 // One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace.
 double step_cycles(double rows, double vectors) {
@@ -65,23 +65,24 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
-  if (panel_bytes > kNearBytes) cycles += tiles * k * panels * width * size(p.compute) * kOuterReads;
+  if (panel_bytes > near_bytes) cycles += tiles * k * panels * width * size(p.compute) * outer_reads;
   // Of short sums little else is done than to write them: rows of the result that fall on the same sets push each other
   // out before their next columns are written, if a block has many.
-  const bool conflict = p.d_row_stride * static_cast<int64_t>(size_of(p.d_type)) % kSetBytes == 0;
-  if (conflict && k <= kShortSum && b.block_tiles * b.tile_rows > kFewRows)
-    cycles += m * n * size(p.d_type) * kConflict;
+  const bool conflict = p.d_row_stride * static_cast<int64_t>(size_of(p.d_type)) % set_bytes == 0;
+  if (conflict && k <= short_sum && b.block_tiles * b.tile_rows > few_rows) {
+    cycles += m * n * size(p.d_type) * conflict_cycles;
+  }
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
   cycles += 60 * blocks * static_cast<double>(b.chunks);
   // Arithmetic hides the reading of a, unless there is too little of it.
-  const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * kMemoryBytes) - cycles;
+  const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * memory_bytes) - cycles;
   if (a_wait > 0) cycles += a_wait;
   const double b_bytes = k * group * n * size(p.b.type), vectors = k * panels * 2;
   const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
   // Whether tiles read b in place; narrower types are always copied.
-  const bool readable = p.compute != Type::i32 && !staged(p.b) && element_index(p.b.type) < kTileElementTypes;
+  const bool readable = p.compute != Type::i32 && !staged(p.b) && element_index(p.b.type) < tile_element_type_count;
   const double copy = vectors * copy_cycles(p.b, across, along);
   // Every block of rows finds the correction of its panels.
   if (p.compute == Type::i32) cycles += vectors * blocks;
@@ -89,22 +90,22 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   if (p.b.packed) {
     // Hidden behind the arithmetic, unless there is too little of it.
     // Bytes are widened for every block of rows.
-    if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > kMaxThinRows ? 5 : 3);
-    const double wait = memory_cycles(b_bytes, kMemoryBytes) - 0.7 * cycles;
-    extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, kMemoryBytes);
+    if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
+    const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
+    extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, memory_bytes);
   } else if (variant.family == Family::blocked) {
-    extra = copy + vectors + memory_cycles(b_bytes, kMemoryBytes) + memory_cycles(k * n * 4, kWrittenBytes) + 1200;
+    extra = copy + vectors + memory_cycles(b_bytes, memory_bytes) + memory_cycles(k * n * 4, written_bytes) + 1200;
   } else if (across && b.block_tiles <= 2 && readable) {
     // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
     // fetch ahead.
-    const double again = b_bytes > 2 * kCacheBytes ? 0.12 : b_bytes > kCacheBytes ? 0.04 : 0.004;
+    const double again = b_bytes > 2 * cache_bytes ? 0.12 : b_bytes > cache_bytes ? 0.04 : 0.004;
     // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
-    const double far = b_bytes > kOutermostBytes ? 0.1 * std::log2(b_bytes / kOutermostBytes) : 0;
-    const double wait = memory_cycles(b_bytes, 0.5 * kMemoryBytes) - cycles;
-    extra = memory_cycles(b_bytes, kFetchedBytes) + (blocks - 1) * b_bytes * (again + far) + (wait > 0 ? wait : 0);
+    const double far = b_bytes > outermost_bytes ? 0.1 * std::log2(b_bytes / outermost_bytes) : 0;
+    const double wait = memory_cycles(b_bytes, 0.5 * memory_bytes) - cycles;
+    extra = memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) + (wait > 0 ? wait : 0);
   } else {
     extra =
-        blocks * copy + memory_cycles(b_bytes, kMemoryBytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * kMemoryBytes);
+        blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
   }
   return 150 + batch * (cycles + extra);
 }
@@ -122,8 +123,8 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   double cycles = vectors * (few * 0.65 + 0.6 + widen);
   // Wide vectors leave more of the time to reading the large matrix again for the second group of dots.
-  if (dots && few > kMaxSkinnyRows && lanes * size(p.compute) > 32) cycles *= 1.5;
-  const double memory = memory_cycles(bytes, kMemoryBytes);
+  if (dots && few > max_skinny_rows && lanes * size(p.compute) > 32) cycles *= 1.5;
+  const double memory = memory_cycles(bytes, memory_bytes);
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
@@ -136,6 +137,20 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
 
 int64_t tile_rows_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+}
+
+double small_cycles(const Problem &p) {
+  const int64_t lanes = tile_columns_of(p) / 2, most = tile_rows_of(p),
+                value = static_cast<int64_t>(size_of(p.compute));
+  const int64_t tiles = divide_up(p.m, most), rows = divide_up(p.m, tiles);
+  const int64_t width = rows <= most_wide_rows ? 4 : 2, full = p.n / (width * lanes), rest = p.n % (width * lanes);
+  const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), around = 20 + 2 * tile;
+  double each = static_cast<double>(full) * (k * step_cycles(tile, static_cast<double>(width)) + around);
+  if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
+  // Lines that fall on the same cache sets are read again and again.
+  const bool conflict = (rows > 8 && p.a.row_stride * value % set_bytes == 0) ||
+                        (p.k > 8 && tiles > 1 && p.b.row_stride * value % set_bytes == 0);
+  return 30 + static_cast<double>(p.batch * tiles) * each * (conflict ? 2 : 1);
 }
 
 }  // namespace
@@ -152,7 +167,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   int64_t most_rows = tile_rows_of(p);
   // Where the rows of a tile fall on the same cache sets, half of them are read in place. The order of a bias
   // gradient's sums does not depend on strides.
-  const bool conflict = most_rows > 8 && p.a.row_stride * static_cast<int64_t>(size_of(p.a.type)) % kSetBytes == 0;
+  const bool conflict = most_rows > 8 && p.a.row_stride * static_cast<int64_t>(size_of(p.a.type)) % set_bytes == 0;
   const bool halved = narrow && readable && conflict && p.reduction != Reduction::result_columns;
   if (halved) most_rows /= 2;
   const int64_t tiles = divide_up(p.m, most_rows);
@@ -165,7 +180,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
   // A large product is cut into enough tasks for several threads, a small one is not.
   const bool cut = threads != 1 && !is_small(p);
-  const int64_t wanted = cut ? kTasksOfThreads : 1, alike = larger(1, blocks.blocks * p.batch);
+  const int64_t wanted = cut ? tasks_of_threads : 1, alike = larger(1, blocks.blocks * p.batch);
   if (alike * chunks < wanted) {
     const int64_t narrow = larger(1, blocks.panels / 8);
     chunks = larger(chunks, smaller(narrow, divide_up(wanted, alike)));
@@ -177,13 +192,13 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
 
   const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
   // Passes over blocks that are packed with their scales begin with one.
-  const int64_t step = packed_blocks(p.b) ? kBlockDepth : 8;
+  const int64_t step = packed_blocks(p.b) ? block_depth : 8;
   blocks.depth = larger(step, round_up(divide_up(values, passes), step));
 
   // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.
   const bool many_rows = tile_rows_of(p) > 8;
   const int64_t rows = many_rows ? blocks.block_tiles * blocks.tile_rows : p.m, depth = many_rows ? blocks.depth : p.k;
-  const int64_t near = many_rows ? kNearBytes : kOuterBytes;
+  const int64_t near = many_rows ? near_bytes : outer_bytes;
   const bool stays = !conflict && rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near;
   blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
   return blocks;
@@ -200,6 +215,9 @@ float predict(const Variant &variant, const Problem &p) {
     case Family::skinny:
       cycles = skinny_cycles(variant, with_rows(p));
       break;
+    case Family::small:
+      cycles = small_cycles(p);
+      break;
     case Family::split: {
       Variant direct = variant;
       direct.family = Family::direct;
@@ -212,7 +230,7 @@ float predict(const Variant &variant, const Problem &p) {
       break;
     }
   }
-  return static_cast<float>(cycles / kCyclesPerMicrosecond);
+  return static_cast<float>(cycles / cycles_per_microsecond);
 }
 
 }  // namespace rocpy_host::gemm

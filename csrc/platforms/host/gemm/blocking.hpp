@@ -8,7 +8,7 @@
 namespace rocpy_host::gemm {
 
 // Ids are recorded in tuning databases: an id is never given to another meaning.
-constexpr Variant kVariants[] = {
+constexpr Variant variants[] = {
     {{103, "direct.28x1024x512"}, Family::direct, 28, 1024, 512},
     {{101, "direct.112x1024x256"}, Family::direct, 112, 1024, 256},
     {{102, "direct.224x512x256"}, Family::direct, 224, 512, 256},
@@ -21,11 +21,12 @@ constexpr Variant kVariants[] = {
     {{401, "split.1024"}, Family::split, 28, 1024, 1024},
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},
+    {{501, "small.96x96x96"}, Family::small, 96, 96, 96},
 };
-constexpr int kVariantCount = sizeof kVariants / sizeof kVariants[0];
+constexpr int variant_count = sizeof variants / sizeof variants[0];
 
 // Panels that are copied together where columns are adjacent: memory is read along its rows.
-constexpr int64_t kPanelsTogether = 8;
+constexpr int64_t panels_together = 8;
 
 // What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
 // many panels as are copied together, one where b is packed.
@@ -33,15 +34,15 @@ template <class T>
 constexpr size_t tiled_scratch(const Variant &variant) {
   constexpr int64_t value = sizeof(T), width = 2 * 64 / value;
   const bool wide = value == 8;
-  const int64_t panels = variant.family == Family::blocked ? 1 : kPanelsTogether;
+  const int64_t panels = variant.family == Family::blocked ? 1 : panels_together;
   const int64_t a_values = round_up(variant.rows * variant.depth + 64, 64), sums = variant.rows * variant.columns;
   return static_cast<size_t>(value * (a_values + panels * variant.depth * width + sums / (wide ? 2 : 1)));
 }
 
 constexpr bool tiled_scratch_suffices() {
-  for (const Variant &variant : kVariants) {
+  for (const Variant &variant : variants) {
     if (variant.family != Family::direct && variant.family != Family::blocked) continue;
-    if (tiled_scratch<float>(variant) > kScratchBytes || tiled_scratch<double>(variant) > kScratchBytes) return false;
+    if (tiled_scratch<float>(variant) > scratch_bytes || tiled_scratch<double>(variant) > scratch_bytes) return false;
   }
   return true;
 }

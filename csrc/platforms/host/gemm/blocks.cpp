@@ -24,23 +24,23 @@ struct BlockTasks {
   uint8_t *to;
 
   void run(int64_t panel) const {
-    const int64_t bits = kBits[static_cast<int>(b.type)], blocks = k / kBlockDepth, first = panel * width;
+    const int64_t bits = element_bits[static_cast<int>(b.type)], blocks = k / block_depth, first = panel * width;
     const int64_t columns = smaller(width, n - first), half = width / 2;
     const bool shared = b.type == Type::e2m1;
     const int64_t row_bytes = shared ? half : width;
     const auto *scales = static_cast<const uint8_t *>(b.scale.data);
     const auto *data = static_cast<const uint8_t *>(b.data);
     uint8_t *out = to + panel * blocks * bytes_of_block(b.type, width);
-    for (int64_t block = 0; block < blocks; block++, out += row_bytes * kBlockDepth) {
+    for (int64_t block = 0; block < blocks; block++, out += row_bytes * block_depth) {
       // Columns that only fill the panel up have zeros, and a scale of 1.
       for (int64_t c = 0; c < width; c++) *out++ = c < columns ? scales[(first + c) * blocks + block] : 127;
-      for (int64_t i = 0; i < row_bytes * kBlockDepth; i++) out[i] = 0;
+      for (int64_t i = 0; i < row_bytes * block_depth; i++) out[i] = 0;
       for (int64_t c = 0; c < columns; c++) {
         const uint8_t *line = data + (first + c) * b.column_stride * bits / 8;
         uint8_t *at = out + (shared && c >= half ? c - half : c);
         const unsigned up = shared && c >= half ? 4 : 0;
-        for (int64_t x = 0; x < kBlockDepth; x++, at += row_bytes) {
-          *at = static_cast<uint8_t>(*at | code_at(line, bits, block * kBlockDepth + x) << up);
+        for (int64_t x = 0; x < block_depth; x++, at += row_bytes) {
+          *at = static_cast<uint8_t>(*at | code_at(line, bits, block * block_depth + x) << up);
         }
       }
     }
@@ -53,7 +53,7 @@ struct BlockTasks {
 
 size_t packed_block_bytes(Type type, int64_t k, int64_t n) {
   const int64_t width = kernels<float>().tile_columns;
-  return static_cast<size_t>(divide_up(n, width) * (k / kBlockDepth) * bytes_of_block(type, width));
+  return static_cast<size_t>(divide_up(n, width) * (k / block_depth) * bytes_of_block(type, width));
 }
 
 void pack_blocks(const Matrix &b, int64_t k, int64_t n, void *packed) {

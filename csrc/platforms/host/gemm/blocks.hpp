@@ -7,7 +7,7 @@
 
 namespace rocpy_host::gemm {
 
-constexpr int64_t kBlockDepth = 32;
+constexpr int64_t block_depth = 32;
 
 // Whether an operand is one that pack_blocks() made.
 inline bool packed_blocks(const Matrix &m) { return m.packed && m.scale.kind == ScaleKind::block32; }
@@ -31,7 +31,7 @@ constexpr int block_index(Type type) {
 }
 
 inline int64_t bytes_of_block(Type type, int64_t width) {
-  return width + kBlockDepth * (type == Type::e2m1 ? width / 2 : width);
+  return width + block_depth * (type == Type::e2m1 ? width / 2 : width);
 }
 
 // Of a whole k x n operand, k a multiple of 32; and the packing of one whose lines have k adjacent.

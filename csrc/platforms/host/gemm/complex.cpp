@@ -21,12 +21,14 @@ const ComplexKernels<double> &complex_kernels<double>() {
 }
 
 // Rows, columns and k of a task's block. Sums, the packed block of a and a panel of b fit a thread's scratch.
-constexpr int64_t kRows = 48, kDepth = 256;
+constexpr int64_t panel_rows = 48, panel_depth = 256;
 template <class T>
-constexpr int64_t kColumns = 4096 / sizeof(T);
+constexpr int64_t chunk_columns = 4096 / sizeof(T);
 template <class T>
-constexpr size_t kNeeded = (kRows * kColumns<T> * 2 + kRows * kDepth * 3 + kDepth * 2 * (128 / sizeof(T))) * sizeof(T);
-static_assert(kNeeded<float> <= kScratchBytes && kNeeded<double> <= kScratchBytes);
+constexpr size_t needed_bytes =
+    (panel_rows * chunk_columns<T> * 2 + panel_rows * panel_depth * 3 + panel_depth * 2 * (128 / sizeof(T))) *
+    sizeof(T);
+static_assert(needed_bytes<float> <= scratch_bytes && needed_bytes<double> <= scratch_bytes);
 
 template <class T>
 T sign_of(const Matrix &matrix) {
@@ -84,12 +86,12 @@ struct ComplexTasks {
   const T *panels = nullptr;  // all of b, packed
 
   explicit ComplexTasks(const Problem &problem) : p(problem), k(depth_of(problem)) {
-    blocks = divide_up(p.m, kRows);
+    blocks = divide_up(p.m, panel_rows);
     // Blocks of equal size, in whole register tiles.
     block_rows = round_up(divide_up(p.m, blocks), kernel.rows);
     blocks = divide_up(p.m, block_rows);
     panels_of_b = divide_up(p.n, kernel.width);
-    chunks = divide_up(panels_of_b, kColumns<T> / kernel.width);
+    chunks = divide_up(panels_of_b, chunk_columns<T> / kernel.width);
     chunk_panels = divide_up(panels_of_b, chunks);
     chunks = divide_up(panels_of_b, chunk_panels);
   }
@@ -100,14 +102,14 @@ struct ComplexTasks {
     const int64_t first = chunk * chunk_panels, end = smaller(first + chunk_panels, panels_of_b);
     Scratch scratch;
     T *acc = scratch.at<T>(0);
-    T *a_block = acc + kRows * kColumns<T> * 2;
-    T *sliver = a_block + kRows * kDepth * 3;
+    T *a_block = acc + panel_rows * chunk_columns<T> * 2;
+    T *sliver = a_block + panel_rows * panel_depth * 3;
     const T *a = static_cast<const T *>(p.a.data), *b = static_cast<const T *>(p.b.data);
     if (k) a += 2 * (g * p.a.batch_stride + i0 * p.a.row_stride);
     if (k && !panels) b += 2 * g * p.b.batch_stride;
     int64_t x0 = 0;
     do {
-      const int64_t count = smaller(kDepth, k - x0);
+      const int64_t count = smaller(panel_depth, k - x0);
       for (int64_t i = 0; i < rows && count; i += kernel.rows) {
         const int some = static_cast<int>(smaller(kernel.rows, rows - i));
         kernel.pack_rows(a + 2 * (i * p.a.row_stride + x0 * p.a.column_stride), p.a.column_stride, p.a.row_stride,
@@ -168,7 +170,7 @@ float predict(bool blocked, const Problem &p) {
   const double lanes = (p.compute == Type::c32 ? complex_kernels<float>().width : complex_kernels<double>().width) / 2;
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double pack = p.b.packed ? 0 : k * n * (p.b.column_stride == 1 ? 0.4 : 1.2);
-  const double times = blocked ? 1.2 : static_cast<double>(divide_up(p.m, kRows));
+  const double times = blocked ? 1.2 : static_cast<double>(divide_up(p.m, panel_rows));
   const double cycles = m * n * k * 2 / lanes + m * k * 1.5 + pack * times + (blocked ? 1500 : 0);
   return static_cast<float>((200 + static_cast<double>(p.batch) * cycles) / 4000);
 }
@@ -176,7 +178,7 @@ float predict(bool blocked, const Problem &p) {
 }  // namespace
 
 const Algorithm *find_complex(int32_t id) {
-  for (const Algorithm &algorithm : kComplexAlgorithms) {
+  for (const Algorithm &algorithm : complex_algorithms) {
     if (algorithm.id == id) return &algorithm;
   }
   return nullptr;
@@ -184,19 +186,20 @@ const Algorithm *find_complex(int32_t id) {
 
 bool complex_supports(int32_t id, const Problem &p, size_t *workspace_bytes) {
   if (!find_complex(id) || !valid(p)) return false;
-  const bool blocked = id == kComplexAlgorithms[1].id;
-  if (workspace_bytes)
+  const bool blocked = id == complex_algorithms[1].id;
+  if (workspace_bytes) {
     *workspace_bytes = blocked && !p.b.packed && !empty(p) ? complex_packed_bytes(p.compute, p.k, p.n) : 0;
+  }
   return true;
 }
 
 int complex_rank(const Problem &p, size_t max_workspace_bytes, int capacity, Candidate *candidates) {
-  Candidate ranked[kComplexCount];
+  Candidate ranked[complex_count];
   int count = 0;
-  for (int i = 0; i < kComplexCount; i++) {
+  for (int i = 0; i < complex_count; i++) {
     size_t bytes = 0;
-    if (!complex_supports(kComplexAlgorithms[i].id, p, &bytes) || bytes > max_workspace_bytes) continue;
-    ranked[count++] = {kComplexAlgorithms[i].id, bytes, predict(i == 1, p)};
+    if (!complex_supports(complex_algorithms[i].id, p, &bytes) || bytes > max_workspace_bytes) continue;
+    ranked[count++] = {complex_algorithms[i].id, bytes, predict(i == 1, p)};
   }
   if (count == 2 && ranked[1].predicted_us < ranked[0].predicted_us) {
     const Candidate direct = ranked[0];
@@ -212,7 +215,7 @@ bool complex_run(int32_t id, const Problem &p, void *workspace, size_t workspace
   size_t needed = 0;
   if (!complex_supports(id, p, &needed) || needed > workspace_bytes || (needed && !workspace)) return false;
   if (empty(p)) return true;
-  const bool blocked = id == kComplexAlgorithms[1].id;
+  const bool blocked = id == complex_algorithms[1].id;
   if (p.compute == Type::c32) {
     run_complex<float>(blocked, p, workspace);
   } else {

@@ -15,12 +15,12 @@ struct ThreadScratch {
 thread_local ThreadScratch thread_scratch;
 
 std::mutex shared_lock;
-alignas(64) char shared_scratch[kScratchBytes];
+alignas(64) char shared_scratch[scratch_bytes];
 
 }  // namespace
 
 Scratch::Scratch() {
-  if (!thread_scratch.data) thread_scratch.data = static_cast<char *>(aligned_alloc(4096, kScratchBytes));
+  if (!thread_scratch.data) thread_scratch.data = static_cast<char *>(aligned_alloc(4096, scratch_bytes));
   data_ = thread_scratch.data;
   if (!data_) {
     shared_lock.lock();
@@ -51,13 +51,13 @@ struct SumTasks {
   const Problem &p;
   const T *partial;
   int64_t blocks, count, groups;
-  static constexpr int64_t kGroup = 256;
+  static constexpr int64_t group_columns = 256;
 
   // Partial sums of the result's columns, in the order of batch entries (if these share a gradient) and blocks.
   void join(int64_t index) const {
     const bool shared = p.bias_batch_stride == 0;
-    const int64_t g = index / groups, j0 = index % groups * kGroup, some = smaller(kGroup, p.n - j0);
-    T total[kGroup];
+    const int64_t g = index / groups, j0 = index % groups * group_columns, some = smaller(group_columns, p.n - j0);
+    T total[group_columns];
     for (int64_t j = 0; j < some; j++) total[j] = 0;
     for (int64_t b = 0; b < blocks * (shared ? p.batch : 1); b++) {
       const T *from = partial + (g * blocks + b) * p.n + j0;
@@ -70,16 +70,17 @@ struct SumTasks {
   void rescale(const Scale &scale, int64_t g, int64_t first, int64_t some, T *sums) const {
     if (scale.kind == ScaleKind::none) return;
     const float *values = static_cast<const float *>(scale.data) + g * scale.batch_stride;
-    for (int64_t j = 0; j < some; j++)
+    for (int64_t j = 0; j < some; j++) {
       sums[j] *= static_cast<T>(scale.kind == ScaleKind::vector ? values[first + j] : values[0]);
+    }
   }
 
   void operand(int64_t index) const {
     const bool rows = p.reduction == Reduction::a_rows, shared = p.bias_batch_stride == 0;
     const Matrix &m = rows ? p.a : p.b;
     const int64_t x_stride = rows ? m.column_stride : m.row_stride, c_stride = rows ? m.row_stride : m.column_stride;
-    const int64_t g = index / groups, c = index % groups * kGroup, some = smaller(kGroup, count - c);
-    T total[kGroup], part[kGroup];
+    const int64_t g = index / groups, c = index % groups * group_columns, some = smaller(group_columns, count - c);
+    T total[group_columns], part[group_columns];
     const auto sum = kernels<T>().elements[element_index(m.type)]->sum;
     for (int64_t b = 0; b < (shared ? p.batch : 1); b++) {
       sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some,
@@ -100,7 +101,7 @@ int64_t gradients(const Problem &p) { return p.bias_batch_stride == 0 ? smaller(
 
 template <class T>
 void finish_sums(const Problem &p, const T *sums, int64_t blocks) {
-  SumTasks<T> tasks{p, sums, blocks, p.n, divide_up(p.n, SumTasks<T>::kGroup)};
+  SumTasks<T> tasks{p, sums, blocks, p.n, divide_up(p.n, SumTasks<T>::group_columns)};
   const double values = static_cast<double>(blocks * p.batch * p.n);
   parallel_for(gradients(p) * tasks.groups, useful_threads(0, values * sizeof(T)), SumTasks<T>::join_task, &tasks);
 }
@@ -108,7 +109,7 @@ void finish_sums(const Problem &p, const T *sums, int64_t blocks) {
 template <class T>
 void operand_sums(const Problem &p) {
   const int64_t count = p.reduction == Reduction::a_rows ? p.m : p.n;
-  SumTasks<T> tasks{p, nullptr, 0, count, divide_up(count, SumTasks<T>::kGroup)};
+  SumTasks<T> tasks{p, nullptr, 0, count, divide_up(count, SumTasks<T>::group_columns)};
   const double bytes = static_cast<double>(p.batch) * static_cast<double>(count) * static_cast<double>(p.k) * sizeof(T);
   parallel_for(gradients(p) * tasks.groups, useful_threads(0, bytes), SumTasks<T>::operand_task, &tasks);
 }

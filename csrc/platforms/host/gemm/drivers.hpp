@@ -9,7 +9,7 @@
 
 namespace rocpy_host::gemm {
 
-enum class Family : uint8_t { direct, skinny, blocked, split };
+enum class Family : uint8_t { direct, skinny, blocked, split, small };
 
 // One algorithm: a driver and its block sizes. Rows and columns are of float; double takes half the columns.
 struct Variant {
@@ -19,7 +19,7 @@ struct Variant {
 };
 
 // A fixed size per thread, enough for every variant's blocks.
-constexpr size_t kScratchBytes = size_t{5} << 18;
+constexpr size_t scratch_bytes = size_t{5} << 18;
 
 // The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory
 // is short the threads take turns with one static buffer.
@@ -55,7 +55,7 @@ inline int32_t sum_of(int32_t a, int32_t b) {
 }
 
 inline const char *offset(const void *data, Type type, int64_t elements) {
-  return static_cast<const char *>(data) + elements * kBits[static_cast<int>(type)] / 8;
+  return static_cast<const char *>(data) + elements * element_bits[static_cast<int>(type)] / 8;
 }
 
 // A product may be absent: with alpha 0 the operands may be null, and then count as empty.
@@ -78,9 +78,9 @@ inline Finish<int32_t> make_finish<int32_t>(const Problem &p) {
 
 // The type of compute type T, and the values (elements, or groups of integers) along k.
 template <class T>
-constexpr Type kType = sizeof(T) == 8 ? Type::f64 : Type::f32;
+constexpr Type arithmetic_type = sizeof(T) == 8 ? Type::f64 : Type::f32;
 template <>
-inline constexpr Type kType<int32_t> = Type::i32;
+inline constexpr Type arithmetic_type<int32_t> = Type::i32;
 inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
 constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
@@ -94,12 +94,19 @@ inline bool is_small(const Problem &p) {
   return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
 }
 // Tasks that several threads find enough to share.
-constexpr int64_t kTasksOfThreads = 12;
+constexpr int64_t tasks_of_threads = 12;
 
 // Factors that belong to the epilogue.
 inline bool has_factors(const Problem &p) {
   const auto factor = [](const Scale &s) { return s.kind == ScaleKind::scalar || s.kind == ScaleKind::vector; };
   return factor(p.a.scale) || factor(p.b.scale) || p.c_scale || p.d_scale || p.aux_scale || p.amax;
+}
+
+// Whether the sums, of `type`, are the result.
+inline bool is_plain(const Problem &p, Type type) {
+  return p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
+         p.activation == Activation::none && !p.program && p.aux == Aux::none &&
+         p.reduction != Reduction::result_columns;
 }
 
 // Threads worth waking for so much work: some microseconds each. Those of them that the caller may use.
@@ -147,6 +154,11 @@ bool skinny_takes(const Problem &p);
 size_t skinny_workspace(const Variant &variant, const Problem &p);
 template <class T>
 void run_skinny(const Variant &variant, const Problem &p, void *workspace);
+
+// No workspace. Sums are those of tiles.
+bool small_takes(const Variant &variant, const Problem &p);
+template <class T>
+void run_small(const Problem &p);
 
 bool split_takes(const Variant &variant, const Problem &p);
 size_t split_workspace(const Variant &variant, const Problem &p);

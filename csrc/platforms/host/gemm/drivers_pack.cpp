@@ -13,7 +13,7 @@ struct PackTasks {
   Operand<T> right;
   bool same;
   char *to;
-  static constexpr int64_t kGroupPanels = 16, kTaskDepth = 256, kStep = 32;
+  static constexpr int64_t group_panels = 16, task_depth = 256, column_step = 32;
 
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
       : b(operand),
@@ -23,15 +23,15 @@ struct PackTasks {
         right(operand, false, depth),
         same(same_type && kernel.group == 1),
         to(static_cast<char *>(out)) {
-    groups = divide_up(divide_up(n, kernel.tile_columns), kGroupPanels);
+    groups = divide_up(divide_up(n, kernel.tile_columns), group_panels);
   }
 
   void run(int64_t index) const {
-    const int64_t width = kernel.tile_columns, first = index % groups * kGroupPanels;
-    const int64_t begin = index / groups * kTaskDepth, end = smaller(k, begin + kTaskDepth);
-    const int64_t panels = smaller(kGroupPanels, divide_up(n, width) - first);
+    const int64_t width = kernel.tile_columns, first = index % groups * group_panels;
+    const int64_t begin = index / groups * task_depth, end = smaller(k, begin + task_depth);
+    const int64_t panels = smaller(group_panels, divide_up(n, width) - first);
     // Rows of b are read along their length, some panels wide; with k adjacent a panel is finished before the next.
-    const int64_t step = b.row_stride == 1 ? kTaskDepth : kStep;
+    const int64_t step = b.row_stride == 1 ? task_depth : column_step;
     const int element = element_index(b.type);
     const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
     for (int64_t x = begin; x < end; x += step) {
@@ -59,7 +59,7 @@ template <class T>
 void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
   PackTasks<T> tasks(b, k, n, same_type, to);
   const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
-  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes),
+  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::task_depth), useful_threads(0, bytes),
                PackTasks<T>::task, &tasks);
 }
 

@@ -11,22 +11,22 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int64_t kMostRows = 16;  // or columns, when a is the large one
-constexpr int64_t kDepth = 4096;   // values of the small matrix held at a time
+constexpr int64_t most_rows = 16;     // or columns, when a is the large one
+constexpr int64_t held_depth = 4096;  // values of the small matrix held at a time
 // Rows held for dots: not a multiple of a page apart, which would put all of them on the same few sets of a cache.
-constexpr int64_t kHeldStride = kDepth + 16;
+constexpr int64_t held_stride = held_depth + 16;
 // Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
-constexpr int64_t kTasksOfThread = 2, kLeastChunk = 256;
-constexpr int64_t kSumsApart = 32;   // between the sums of one line and the next, for the same reason
-constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
+constexpr int64_t tasks_of_thread = 2, least_chunk = 256;
+constexpr int64_t sums_apart = 32;         // between the sums of one line and the next, for the same reason
+constexpr int64_t dot_block_columns = 16;  // columns that all small rows visit before the next
 
 // A task's scratch: the small matrix's values, and sums of at most 16 lines, each as long as a chunk.
 constexpr bool scratch_suffices() {
-  for (const Variant &variant : kVariants) {
+  for (const Variant &variant : variants) {
     if (variant.family != Family::skinny) continue;
-    const int64_t held = kMostRows * kHeldStride + 64, sums = kMostRows * (variant.columns + 2 * kSumsApart);
-    if (static_cast<size_t>(held + sums / 2) * sizeof(double) > kScratchBytes) return false;
-    if (static_cast<size_t>(held + sums) * sizeof(float) > kScratchBytes) return false;
+    const int64_t held = most_rows * held_stride + 64, sums = most_rows * (variant.columns + 2 * sums_apart);
+    if (static_cast<size_t>(held + sums / 2) * sizeof(double) > scratch_bytes) return false;
+    if (static_cast<size_t>(held + sums) * sizeof(float) > scratch_bytes) return false;
   }
   return true;
 }
@@ -43,7 +43,7 @@ bool dots_take(const Matrix &m) { return !staged(m) || m.scale.kind == ScaleKind
 
 Shape shape_of(const Problem &p) {
   if (p.b.packed) return Shape::none;
-  const bool rows = p.m <= kMostRows, columns = p.n <= kMostRows;
+  const bool rows = p.m <= most_rows, columns = p.n <= most_rows;
   // With both small, the one that leaves fewer rows idle.
   if (rows && !(columns && p.n < p.m)) {
     if (p.b.column_stride == 1 && p.n > 1 && !staged(p.b)) return Shape::rows_wide;
@@ -68,7 +68,7 @@ struct Skinny {
   int64_t k = effective_k(p);
   int64_t few = rows ? p.m : p.n, many = rows ? p.n : p.m;
   // Rows of the small matrix that a kernel takes at a time, in groups of about equal size.
-  int64_t group_rows = divide_up(few, divide_up(few, smaller(kMaxSkinnyRows, kernel.tile_rows)));
+  int64_t group_rows = divide_up(few, divide_up(few, smaller(max_skinny_rows, kernel.tile_rows)));
   int64_t chunk, chunks;
   T *sums = nullptr;
 
@@ -90,13 +90,13 @@ struct Skinny {
     const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
     if (dots && kernel.group > 1) {
       for (int64_t i = 0; i < few; i++) {
-        pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, 1, 1, held + i * kHeldStride, 1);
+        pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, 1, 1, held + i * held_stride, 1);
       }
       return;
     }
     if (dots) {
       const int width = static_cast<int>(count);
-      pack(from, few_stride, x_stride, few, width, width, held, kHeldStride);
+      pack(from, few_stride, x_stride, few, width, width, held, held_stride);
       return;
     }
     for (int64_t i = 0; i < few; i += group_rows) {
@@ -120,14 +120,14 @@ struct Skinny {
     const int64_t few_stride = rows ? m.row_stride : m.column_stride;
     for (int64_t i = 0; i < few; i++) {
       kernel.decode(m.type, offset(m.data, m.type, g * m.batch_stride + i * few_stride), line_scales(m, g, i), x0,
-                    count, held + i * kHeldStride);
+                    count, held + i * held_stride);
     }
   }
 
   // The scales of a line of an operand; null where it has none for its blocks.
   const uint8_t *line_scales(const Matrix &m, int64_t g, int64_t line) const {
     if (m.scale.kind != ScaleKind::block32) return nullptr;
-    return static_cast<const uint8_t *>(m.scale.data) + g * m.scale.batch_stride + line * (p.k / kBlockDepth);
+    return static_cast<const uint8_t *>(m.scale.data) + g * m.scale.batch_stride + line * (p.k / block_depth);
   }
 
   // Dot products of the `group` rows that call.a holds with the large matrix's lines from the first-th on, from x0 on.
@@ -138,9 +138,9 @@ struct Skinny {
     call.b_stride = many_stride;
     if constexpr (std::is_same_v<T, float>) {
       if (staged(m)) {
-        call.b_stride = many_stride * kBits[static_cast<int>(m.type)] / 8;
-        const uint8_t *scales = line_scales(m, g, first) + x0 / kBlockDepth;
-        return kernel.blocks[block_index(m.type)].dot[group]({call, scales, p.k / kBlockDepth});
+        call.b_stride = many_stride * element_bits[static_cast<int>(m.type)] / 8;
+        const uint8_t *scales = line_scales(m, g, first) + x0 / block_depth;
+        return kernel.blocks[block_index(m.type)].dot[group]({call, scales, p.k / block_depth});
       }
     }
     kernel.elements[element_index(m.type)]->dot[group](call);
@@ -152,14 +152,14 @@ struct Skinny {
     const int64_t lanes = kernel.tile_columns / 2;
     Scratch scratch;
     T *held = scratch.at<T>(0);
-    T *acc = held + kMostRows * kHeldStride + 64;
+    T *acc = held + most_rows * held_stride + 64;
     // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed
     // below.
-    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : kSumsApart);
+    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : sums_apart);
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = kDepth * kernel.group, burst = burst_rows(m.type, kernel.group);
+    const int64_t most = held_depth * kernel.group, burst = burst_rows(m.type, kernel.group);
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {
@@ -170,14 +170,14 @@ struct Skinny {
       hold(g, x0, depth, held);
       if (dots) {
         const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded;
-        for (int64_t j = 0; j < count; j += kDotColumns) {
+        for (int64_t j = 0; j < count; j += dot_block_columns) {
           for (int64_t i = 0; i < few; i += group_rows) {
             const int64_t group = smaller(group_rows, few - i);
             DotCall<T> call{};
             call.k = depth;
-            call.a = held + i * kHeldStride;
-            call.a_stride = kHeldStride;
-            call.n = smaller(kDotColumns, count - j);
+            call.a = held + i * held_stride;
+            call.a_stride = held_stride;
+            call.n = smaller(dot_block_columns, count - j);
             call.out = acc + i * out_few + j * out_many;
             call.out_row = out_few;
             call.out_column = out_many;
@@ -260,9 +260,9 @@ void run_unpacked(const Variant &variant, const Problem &p, void *workspace) {
       threads_for(large * static_cast<double>(skinny.few), large * static_cast<double>(size_of(skinny.large().type)));
   // No bit of a result depends on how lines are cut, but the order of a bias gradient's sums does.
   if (threads > 1 && (skinny.rows || !skinny.sums)) {
-    const int64_t wanted = divide_up(kTasksOfThread * threads, p.batch);
+    const int64_t wanted = divide_up(tasks_of_thread * threads, p.batch);
     const int64_t lines = round_up(divide_up(skinny.many, wanted), 64);
-    skinny.chunk = smaller(skinny.chunk, larger(lines, kLeastChunk));
+    skinny.chunk = smaller(skinny.chunk, larger(lines, least_chunk));
   }
   skinny.chunks = divide_up(skinny.many, skinny.chunk);
   parallel_for(p.batch * skinny.chunks, threads, Skinny<T>::task, &skinny);

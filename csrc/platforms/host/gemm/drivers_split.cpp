@@ -9,10 +9,10 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int64_t kMostValues = int64_t{1} << 16;  // of the result
-constexpr int64_t kTileValues = 4096;              // added at a time, or one row
+constexpr int64_t most_values = int64_t{1} << 16;  // of the result
+constexpr int64_t tile_values = 4096;              // added at a time, or one row
 
-static_assert((kMostValues + kTileValues) * sizeof(double) <= kScratchBytes);
+static_assert((most_values + tile_values) * sizeof(double) <= scratch_bytes);
 
 template <class T>
 struct Join {
@@ -46,7 +46,7 @@ struct Join {
     epilogue(finish, tile, padded, {g, i0, 0, end - i0, p.n}, partial);
   }
 
-  static int64_t block_rows(const Problem &p) { return larger(1, kTileValues / larger(1, p.n)); }
+  static int64_t block_rows(const Problem &p) { return larger(1, tile_values / larger(1, p.n)); }
   static int64_t blocks(const Problem &p) { return divide_up(p.m, block_rows(p)); }
   static void task(void *context, int64_t index) { static_cast<const Join *>(context)->run(index); }
 };
@@ -56,7 +56,7 @@ int64_t parts_of(const Variant &variant, const Problem &p) { return divide_up(p.
 }  // namespace
 
 bool split_takes(const Variant &variant, const Problem &p) {
-  return !p.b.packed && p.m <= kMostValues && p.n <= kMostValues && p.m * p.n <= kMostValues &&
+  return !p.b.packed && p.m <= most_values && p.n <= most_values && p.m * p.n <= most_values &&
          parts_of(variant, p) > 1;
 }
 

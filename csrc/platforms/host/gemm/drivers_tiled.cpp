@@ -12,22 +12,22 @@ namespace rocpy_host::gemm {
 namespace {
 
 // How many rows ahead a lone tile fetches its panel.
-constexpr int64_t kRowsAhead = 64;
+constexpr int64_t rows_ahead = 64;
 
 // A panel of fewer rows is fetched by its first tile alone.
-constexpr int64_t kSharedRows = 64;
+constexpr int64_t shared_rows = 64;
 
 // Sums so short that a panel is not worth fetching.
-constexpr int64_t kUnfetchedSum = 32;
+constexpr int64_t unfetched_sum = 32;
 
 // Columns of a that all tiles copy before the next, where the rows are adjacent.
-constexpr int64_t kColumnsTogether = 16;
+constexpr int64_t columns_together = 16;
 
 // Rows of panels that are copied together before the next rows.
-constexpr int64_t kRowsTogether = 16;
+constexpr int64_t rows_together = 16;
 
 // Four panels of two of the widest vectors.
-constexpr int64_t kMostStripColumns = 4 * 2 * 16;
+constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
 // One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
 // them.
@@ -82,32 +82,29 @@ struct Tiled {
         left(problem.a, true, whole_k),
         right(problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
-    const Type type = kType<T>;
-    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
-            p.activation == Activation::none && !p.program && p.aux == Aux::none &&
-            p.reduction != Reduction::result_columns;
-    thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
-           (packed_blocks(p.b) || element_index(p.b.type) >= kTileElementTypes);
+    plain = is_plain(p, arithmetic_type<T>);
+    thin = blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
+           (packed_blocks(p.b) || element_index(p.b.type) >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
   }
 
   // A pass over one panel; acc holds the sums of its tiles between passes.
   void panel(const Pass<T> &pass, const PanelRows &b, T *acc) const {
     const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - b.j), count = pass.count;
-    const int vectors = b.element >= kTileElementTypes || width > lanes ? 2 : 1;
-    alignas(64) T buffer[kMaxTileRows * 64];
+    const int vectors = b.element >= tile_element_type_count || width > lanes ? 2 : 1;
+    alignas(64) T buffer[max_tile_rows * 64];
     alignas(64) T correction[64];
     if (kernel.correct) kernel.correct(count, static_cast<const T *>(b.data), b.stride, correction);
     // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
     const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
     const int part = kernel.masks && rest > 0 ? rest : whole;
     const bool to_d = pass.last && plain && part == rest;
-    const bool fetches = b.fetch_next && (pass.tiles == 1 || count > kUnfetchedSum);
-    if (to_d && !fetches && !kernel.correct && b.element < kTileElementTypes && blocks.panels > 2) {
+    const bool fetches = b.fetch_next && (pass.tiles == 1 || count > unfetched_sum);
+    if (to_d && !fetches && !kernel.correct && b.element < tile_element_type_count && blocks.panels > 2) {
       return plain_tiles(pass, b, kernel.tile[b.element][vectors - 1][!a_in_place], acc, part);
     }
     int64_t shares = 1;
-    while (2 * shares <= pass.tiles && count >= kSharedRows) shares *= 2;
+    while (2 * shares <= pass.tiles && count >= shared_rows) shares *= 2;
     for (int64_t t = 0; t < pass.tiles; t++) {
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
       const Region region{pass.g, i, b.j, rows, width};
@@ -131,8 +128,8 @@ struct Tiled {
       const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
       const Fetch fetch = fetch_of(pass, b, t, shares, region, rows_of_a);
       if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
-      const auto run_tile = b.element < kTileElementTypes ? kernel.tile[b.element][vectors - 1][!a_in_place][rows]
-                                                          : thin_tile(b.element, rows);
+      const auto run_tile = b.element < tile_element_type_count ? kernel.tile[b.element][vectors - 1][!a_in_place][rows]
+                                                                : thin_tile(b.element, rows);
       run_tile({count, rows_of_a, p.a.row_stride, b.data, b.stride, in, in_stride, tile, stride, fetch.from, fetch.step,
                 fetch.pace, part, to_d ? part : whole});
       if (pass.last && !to_d) {
@@ -177,7 +174,7 @@ struct Tiled {
       if (reads_matrices) return {b.next, b.next_step, 0, false};
       return {b.next + t * (pass.count / shares) * b.next_step, b.next_step, shares - 1, false};
     }
-    if (reads_matrices && pass.count >= region.rows && b.element < kElementTypes) {
+    if (reads_matrices && pass.count >= region.rows && b.element < element_type_count) {
       int64_t pace = 0;
       while (2 * pace + 2 <= pass.count / region.rows) pace = 2 * pace + 1;
       return {epilogue_matrices.at(0, region), epilogue_matrices.matrices[0].row_bytes, pace, true};
@@ -195,7 +192,7 @@ struct Tiled {
   // Elements beyond those that have a table of their own are of panels packed with block scales.
   typename Kernels<T>::Tile thin_tile(int element, int64_t rows) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (element >= kElementTypes) return kernel.blocks[element - kElementTypes].thin[rows];
+      if (element >= element_type_count) return kernel.blocks[element - element_type_count].thin[rows];
     }
     return kernel.elements[element]->thin[rows];
   }
@@ -205,13 +202,13 @@ struct Tiled {
     if constexpr (std::is_same_v<T, float>) {
       const int64_t width = kernel.tile_columns, bytes = bytes_of_block(p.b.type, width);
       const int index = block_index(p.b.type);
-      const char *b = static_cast<const char *>(panels) + q * (p.k / kBlockDepth) * bytes;
+      const char *b = static_cast<const char *>(panels) + q * (p.k / block_depth) * bytes;
       if (!thin) {
         kernel.blocks[index].widen(b, pass.x0, pass.count, sliver);
         return panel(pass, {q * width, sliver, width, 0, b, 0, false}, acc);
       }
-      b += pass.x0 / kBlockDepth * bytes;
-      panel(pass, {q * width, b, width, kElementTypes + index, b, 0, false}, acc);
+      b += pass.x0 / block_depth * bytes;
+      panel(pass, {q * width, b, width, element_type_count + index, b, 0, false}, acc);
     }
   }
 
@@ -224,7 +221,7 @@ struct Tiled {
   // Panels that a product of few rows reads side by side; 1 where it does not.
   int64_t strip_panels() const {
     if (!panels || kernel.group > 1 || packed_blocks(p.b)) return 1;
-    if (blocks.tiles != 1 || blocks.tile_rows > kMaxStripRows) return 1;
+    if (blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
     return larger(1, kernel.elements[element_index(panel_type)]->strips.panels[blocks.tile_rows]);
   }
 
@@ -232,7 +229,7 @@ struct Tiled {
   void strip(const Pass<T> &pass, int64_t j, const char *b, int64_t panel_stride, T *acc) const {
     const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
     const Strips<T> &strips = kernel.elements[element_index(panel_type)]->strips;
-    alignas(64) T buffer[kMaxStripRows * kMostStripColumns];
+    alignas(64) T buffer[max_strip_rows * most_strip_columns];
     T *out = acc;
     int64_t stride = width, panel = rows * width;
     if (pass.last) {
@@ -253,7 +250,7 @@ struct Tiled {
   void pack_left(const Pass<T> &pass, T *a_block) const {
     const int64_t i0 = pass.first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + pass.tiles * blocks.tile_rows);
     const bool adjacent = p.a.row_stride == 1 && kernel.group == 1 && !staged(p.a);
-    const int64_t columns = adjacent ? kColumnsTogether : pass.count;
+    const int64_t columns = adjacent ? columns_together : pass.count;
     for (int64_t x = 0; x < pass.count; x += columns) {
       const int64_t some = smaller(columns, pass.count - x);
       for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
@@ -266,7 +263,7 @@ struct Tiled {
 
   // Copies a pass's rows of `together` panels from the q-th on to where they lie `panel_stride` apart.
   void pack_right(const Pass<T> &pass, int64_t q, int64_t together, T *to, int64_t panel_stride) const {
-    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? kRowsTogether : pass.count;
+    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? rows_together : pass.count;
     for (int64_t x = 0; x < pass.count; x += rows) {
       for (int64_t t = 0; t < together; t++) {
         const int64_t j = (q + t) * width, columns = smaller(width, p.n - j);
@@ -299,9 +296,9 @@ struct Tiled {
       return together;
     }
     const bool more = pass.tiles > 1 && q + 1 < task.end;
-    const char *next = b + (more ? depth : kRowsAhead) * row_bytes;
+    const char *next = b + (more ? depth : rows_ahead) * row_bytes;
     PanelRows rows{j, b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
-    if (rows.element >= kTileElementTypes && !thin) {
+    if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
       rows.data = task.copies;
@@ -318,12 +315,12 @@ struct Tiled {
     const int64_t size = static_cast<int64_t>(size_of(p.b.type)), row_bytes = p.b.row_stride * size;
     const int element = element_index(p.b.type);
     const bool adjacent = p.b.column_stride == 1;
-    const bool copy = !adjacent || pass.tiles > 2 || element >= kTileElementTypes || !in_tiles;
+    const bool copy = !adjacent || pass.tiles > 2 || element >= tile_element_type_count || !in_tiles;
     const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
                     (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
     PanelRows rows{j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
     if (copy || (!kernel.masks && columns != width && columns != lanes)) {
-      const int64_t group = copy && adjacent && !staged(p.b) ? kPanelsTogether : 1, turn = (q - task.first) % group;
+      const int64_t group = copy && adjacent && !staged(p.b) ? panels_together : 1, turn = (q - task.first) % group;
       if (turn == 0) pack_right(pass, q, smaller(group, task.end - q), task.copies, task.copy_values);
       rows.data = task.copies + turn * task.copy_values;
       rows.stride = width;
@@ -349,7 +346,7 @@ struct Tiled {
     task.end = smaller(task.first + blocks.chunk_panels, blocks.panels);
     task.copies = a_block + round_up(pass.tiles * blocks.tile_rows * blocks.depth + 64, 64);
     task.copy_values = blocks.depth * width;
-    task.acc = task.copies + (panels ? 1 : kPanelsTogether) * task.copy_values;
+    task.acc = task.copies + (panels ? 1 : panels_together) * task.copy_values;
     if (sums) {
       T *row = sums_of(pass.g, block);
       for (int64_t j = task.first * width; j < smaller(p.n, task.end * width); j++) row[j] = 0;
@@ -406,7 +403,7 @@ size_t tiled_workspace(const Variant &variant, const Problem &p) {
 }
 
 // Panels of b that are packed at a time: they are read again from the outermost cache, not from memory.
-constexpr int64_t kPackedBytes = 4 << 20;
+constexpr int64_t most_packed_bytes = 4 << 20;
 
 // Packs b chunk after chunk into `to`, each before the batch entries [g, g + entries) that share it are multiplied.
 template <class T>
@@ -414,16 +411,16 @@ void run_packed(Tiled<T> &tiled, int64_t g, int64_t entries, void *to) {
   const Problem &p = tiled.p;
   const Blocks &blocks = tiled.blocks;
   const int64_t columns = blocks.chunk_panels * tiled.kernel.tile_columns;
-  int64_t together = larger(1, kPackedBytes / larger(1, columns * tiled.k * static_cast<int64_t>(sizeof(T))));
+  int64_t together = larger(1, most_packed_bytes / larger(1, columns * tiled.k * static_cast<int64_t>(sizeof(T))));
   // Threads that share too few tasks wait for one another.
-  if (thread_count() > 1) together = larger(together, divide_up(kTasksOfThreads, blocks.blocks * entries));
+  if (thread_count() > 1) together = larger(together, divide_up(tasks_of_threads, blocks.blocks * entries));
   for (tiled.first_chunk = 0; tiled.first_chunk < blocks.chunks; tiled.first_chunk += together) {
     tiled.chunks = smaller(together, blocks.chunks - tiled.first_chunk);
     const int64_t j = tiled.first_chunk * columns;
     Matrix b = p.b;
     b.data = offset(b.data, b.type, g * b.batch_stride + j * b.column_stride);
     if (b.scale.kind == ScaleKind::block32) {
-      b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride + j * (p.k / kBlockDepth);
+      b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride + j * (p.k / block_depth);
     }
     pack_operand<T>(b, effective_k(p), smaller(p.n - j, tiled.chunks * columns), false, to);
     tiled.run_all(g, entries);

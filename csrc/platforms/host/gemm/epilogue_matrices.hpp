@@ -13,14 +13,15 @@ struct EpilogueMatrices {
     const char *data;
     int64_t row_bytes, column_bytes, batch_bytes;
   };
-  Matrix matrices[kMostInputs + 2];
+  Matrix matrices[most_inputs + 2];
   int count = 0, pairs = 1;
 
   explicit EpilogueMatrices(const Problem &p) {
     const auto add = [this](const void *data, Type type, int64_t row, int64_t column, int64_t batch) {
       const int64_t size = static_cast<int64_t>(size_of(type));
-      if (row != 0 && column == 1)
+      if (row != 0 && column == 1) {
         matrices[count++] = {static_cast<const char *>(data), row * size, size, batch * size};
+      }
     };
     if (p.beta != 0) add(p.c, p.d_type, p.c_row_stride, 1, p.c_batch_stride);
     if (p.aux == Aux::load) add(p.aux_data, p.aux_type, p.aux_row_stride, 1, p.aux_batch_stride);

@@ -40,7 +40,7 @@ bool taken(Type type) {
   }
 }
 
-constexpr int kNone = -1;
+constexpr int no_value = -1;
 
 // The product's elements are in their slots from the beginning.
 bool is_input(uint16_t opcode) { return opcode == ROCPY_EXT_OP_VALUE || opcode == ROCPY_EXT_OP_PARTNER; }
@@ -48,9 +48,9 @@ bool is_input(uint16_t opcode) { return opcode == ROCPY_EXT_OP_VALUE || opcode =
 // A value: what one instruction makes.
 struct Value {
   rocpyExtInstruction_t code;
-  int from[3] = {kNone, kNone, kNone};  // values
+  int from[3] = {no_value, no_value, no_value};  // values
   bool needed = false, uniform = false;
-  int last_use = kNone;  // an index in the order of the steps
+  int last_use = no_value;  // an index in the order of the steps
   uint16_t slot = 0;
 };
 
@@ -59,10 +59,10 @@ struct Preparation {
   ReadType read_type;
   Program *program;
   bool *known;
-  Value values[kMostSteps];
+  Value values[most_steps];
   int latest[ROCPY_EXT_PROGRAM_MOST_REGISTERS];  // the value in each register
-  int order[kMostSteps];
-  int first[2] = {kNone, kNone};  // of VALUE and PARTNER: those that come again stand for the first
+  int order[most_steps];
+  int first[2] = {no_value, no_value};  // of VALUE and PARTNER: those that come again stand for the first
 
   bool operand_type(int32_t number, Type *out) const { return read_type(number, out) && taken(*out); }
 
@@ -120,7 +120,7 @@ struct Preparation {
     for (int s = 0; s < count; s++) {
       if (code.sources[s] >= source.register_count) return "an instruction names a register that does not exist";
       value.from[s] = latest[code.sources[s]];
-      if (value.from[s] == kNone) return "a register is read before it is written";
+      if (value.from[s] == no_value) return "a register is read before it is written";
     }
     if (const char *wrong = check_index(code)) return wrong;
     if (code.opcode == ROCPY_EXT_OP_OUTPUT) return nullptr;
@@ -128,7 +128,7 @@ struct Preparation {
     latest[code.destination] = at;
     if (is_input(code.opcode)) {
       int &before = first[code.opcode == ROCPY_EXT_OP_PARTNER];
-      if (before == kNone) before = at;
+      if (before == no_value) before = at;
       latest[code.destination] = before;
     }
     return nullptr;
@@ -149,7 +149,7 @@ struct Preparation {
         return false;
       default:
         for (int from : value.from) {
-          if (from != kNone && !values[from].uniform) return false;
+          if (from != no_value && !values[from].uniform) return false;
         }
         return true;
     }
@@ -163,7 +163,7 @@ struct Preparation {
       Value &value = values[at];
       if (value.code.opcode == ROCPY_EXT_OP_OUTPUT) value.needed = true;
       for (int from : value.from) {
-        if (value.needed && from != kNone) values[from].needed = true;
+        if (value.needed && from != no_value) values[from].needed = true;
       }
     }
     int steps = 0;
@@ -177,7 +177,7 @@ struct Preparation {
     }
     for (int step = 0; step < steps; step++) {
       for (int from : values[order[step]].from) {
-        if (from != kNone) values[from].last_use = step;
+        if (from != no_value) values[from].last_use = step;
       }
     }
     values[result].last_use = steps;
@@ -186,18 +186,20 @@ struct Preparation {
 
   // A step may write to the slot of a source that it is the last to use: it goes from element to element.
   void assign_slots(int steps) {
-    bool taken[kMostSteps] = {true, program->pairs};
+    bool taken[most_steps] = {true, program->pairs};
     program->slot_count = program->pairs ? 2 : 1;
     program->uniform_count = 0;
-    if (first[1] != kNone) values[first[1]].slot = 1;
+    if (first[1] != no_value) values[first[1]].slot = 1;
     for (int step = 0; step < steps; step++) {
       Value &value = values[order[step]];
       if (value.uniform) {
-        value.slot = static_cast<uint16_t>(kUniform + program->uniform_count++);
+        value.slot = static_cast<uint16_t>(uniform_bit + program->uniform_count++);
         continue;
       }
       for (int from : value.from) {
-        if (from != kNone && !values[from].uniform && values[from].last_use == step) taken[values[from].slot] = false;
+        if (from != no_value && !values[from].uniform && values[from].last_use == step) {
+          taken[values[from].slot] = false;
+        }
       }
       if (value.code.opcode == ROCPY_EXT_OP_OUTPUT) continue;
       int slot = 0;
@@ -210,8 +212,8 @@ struct Preparation {
 
   const char *run() {
     if (source.flags & ~uint32_t{ROCPY_EXT_PROGRAM_PAIRS}) return "a flag is not known";
-    if (source.instruction_count < 1 || source.instruction_count > kMostSteps || source.input_count > kMostInputs ||
-        source.output_count > kMostOutputs || source.register_count > ROCPY_EXT_PROGRAM_MOST_REGISTERS) {
+    if (source.instruction_count < 1 || source.instruction_count > most_steps || source.input_count > most_inputs ||
+        source.output_count > most_outputs || source.register_count > ROCPY_EXT_PROGRAM_MOST_REGISTERS) {
       return "there are too many instructions, registers, inputs or outputs, or no instructions";
     }
     if (!source.instructions || (source.input_count && !source.inputs) || (source.output_count && !source.outputs)) {
@@ -223,8 +225,8 @@ struct Preparation {
     program->output_count = static_cast<int>(source.output_count);
     if (const char *wrong = check_operands(source.inputs, source.input_count, program->inputs)) return wrong;
     if (const char *wrong = check_operands(source.outputs, source.output_count, program->outputs)) return wrong;
-    bool written[kMostOutputs] = {};
-    for (int &value : latest) value = kNone;
+    bool written[most_outputs] = {};
+    for (int &value : latest) value = no_value;
     for (int at = 0; at < static_cast<int>(source.instruction_count); at++) {
       if (const char *wrong = read(at)) return wrong;
       if (values[at].code.opcode != ROCPY_EXT_OP_OUTPUT) continue;
@@ -236,7 +238,7 @@ struct Preparation {
     }
     if (source.result >= source.register_count) return "the result names a register that does not exist";
     const int result = latest[source.result];
-    if (result == kNone) return "the result's register is not written";
+    if (result == no_value) return "the result's register is not written";
 
     program->step_count = arrange(result);
     assign_slots(program->step_count);
@@ -246,7 +248,7 @@ struct Preparation {
       step = Step{};
       step.opcode = value.code.opcode;
       step.to = value.slot;
-      for (int s = 0; s < 3; s++) step.from[s] = value.from[s] == kNone ? 0 : values[value.from[s]].slot;
+      for (int s = 0; s < 3; s++) step.from[s] = value.from[s] == no_value ? 0 : values[value.from[s]].slot;
       step.index = value.code.index;
       if (step.opcode == ROCPY_EXT_OP_ROUND) operand_type(value.code.index, &step.type);
       step.immediate = value.code.immediate;
@@ -261,7 +263,7 @@ struct Preparation {
 const char *prepare(const rocpyExtProgram_t &source, ReadType read_type, Program *program, bool *known) {
   *known = true;
   std::memset(static_cast<void *>(program), 0, sizeof *program);
-  Preparation preparation{source, read_type, program, known, {}, {}, {}, {kNone, kNone}};
+  Preparation preparation{source, read_type, program, known, {}, {}, {}, {no_value, no_value}};
   return preparation.run();
 }
 

@@ -44,7 +44,7 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 bool always() { return true; }
 
 // Best first.
-const Entry kEntries[] = {
+const Entry known_sets[] = {
 #if defined(__x86_64__)
     {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
       &avx512::kernels_c64},
@@ -70,7 +70,7 @@ const KernelSet *find(const char *name) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
 #endif
-  for (const Entry &entry : kEntries) {
+  for (const Entry &entry : known_sets) {
     if ((!*name || strcmp(name, entry.set.name) == 0) && entry.available()) return &entry.set;
   }
   return nullptr;

@@ -15,7 +15,7 @@ const KernelSet &kernel_set();
 bool use_kernel_set(const char *name);
 
 // By type, in the order of their declaration.
-inline constexpr int64_t kBits[] = {32, 64, 16, 16, 8, 8, 8, 8, 6, 6, 4, 8, 32, 64, 128, 8};
+inline constexpr int64_t element_bits[] = {32, 64, 16, 16, 8, 8, 8, 8, 6, 6, 4, 8, 32, 64, 128, 8};
 
 constexpr int element_index(Type type) {
   switch (type) {

@@ -10,7 +10,7 @@ namespace rocpy_host::gemm {
 // Elements narrower than a byte, and those with a scale per block: widened to float before anything else, and held in
 // memory with k adjacent.
 inline bool staged(const Matrix &m) {
-  return kBits[static_cast<int>(m.type)] < 8 || m.scale.kind == ScaleKind::block32;
+  return element_bits[static_cast<int>(m.type)] < 8 || m.scale.kind == ScaleKind::block32;
 }
 
 // A part of an operand: values [step, step + steps) along k of the `count` lines from the first-th on. A value is one
@@ -42,8 +42,8 @@ class Operand {
     const auto run =
         left_ && kernel_.pack_left ? kernel_.pack_left : kernel_.elements[element_index(matrix_.type)]->pack;
     const int64_t at = part.g * matrix_.batch_stride + x * x_stride_ + part.first * c_stride_;
-    run(static_cast<const char *>(matrix_.data) + at * kBits[static_cast<int>(matrix_.type)] / 8, x_stride_, c_stride_,
-        some, part.count, width, to, to_stride);
+    run(static_cast<const char *>(matrix_.data) + at * element_bits[static_cast<int>(matrix_.type)] / 8, x_stride_,
+        c_stride_, some, part.count, width, to, to_stride);
   }
 
  private:

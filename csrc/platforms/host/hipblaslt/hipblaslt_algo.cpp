@@ -21,8 +21,9 @@ hipblasStatus_t read_problem(const char *function, hipblasLtHandle_t handle, hip
                              hipblasLtMatrixLayout_t d, Call *call) {
   const MatmulDesc *resolved_desc = matmul_descs.find(desc);
   Layouts resolved = {layouts.find(a), layouts.find(b), layouts.find(c), layouts.find(d)};
-  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d)
+  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d) {
     return HIPBLAS_STATUS_NOT_INITIALIZED;
+  }
   return translate(function, *resolved_desc, resolved, nullptr, call);
 }
 
@@ -128,7 +129,7 @@ hipblasStatus_t rocpy_host_algo_supported(hipblasLtHandle_t handle, hipblasLtMat
 
 hipblasStatus_t rocpy_host_copy_matmul(hipblasLtMatmulDesc_t from, hipblasLtMatmulDesc_t to) {
   const MatmulDesc *source = matmul_descs.find(from);
-  MatmulDesc *target = matmul_descs.find(to);
+  MatmulDesc *target = matmul_descs.find_to_change(to);
   if (!source || !target) return HIPBLAS_STATUS_NOT_INITIALIZED;
   *target = *source;
   return HIPBLAS_STATUS_SUCCESS;

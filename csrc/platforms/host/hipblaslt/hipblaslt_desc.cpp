@@ -143,7 +143,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulDescDestroy(const hipblasLtMatmulDesc_
 hipblasStatus_t rocpy_host_hipblasLtMatmulDescSetAttribute(hipblasLtMatmulDesc_t desc,
                                                            hipblasLtMatmulDescAttributes_t attribute, const void *value,
                                                            size_t bytes) {
-  MatmulDesc *entry = matmul_descs.find(desc);
+  MatmulDesc *entry = matmul_descs.find_to_change(desc);
   if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   hipblasStatus_t status = set_attribute(attributes, entry, attribute, value, bytes);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;

@@ -43,8 +43,9 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulAlgoGetHeuristic(
   // A problem that the product would refuse is here one for which nothing is found.
   Call call;
   hipblasStatus_t status = translate(function, *resolved_desc, resolved, nullptr, &call);
-  if (status == HIPBLAS_STATUS_INVALID_VALUE && call.pointer_array && pointer_array_conflict(*resolved_desc))
+  if (status == HIPBLAS_STATUS_INVALID_VALUE && call.pointer_array && pointer_array_conflict(*resolved_desc)) {
     return status;
+  }
   if (status != HIPBLAS_STATUS_SUCCESS || resolved.d->rows == 0) return HIPBLAS_STATUS_SUCCESS;
 
   gemm::Candidate candidates[most_candidates];

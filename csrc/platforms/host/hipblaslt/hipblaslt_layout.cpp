@@ -51,7 +51,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutDestroy(const hipblasLtMatrixLay
 hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutSetAttribute(hipblasLtMatrixLayout_t layout,
                                                              hipblasLtMatrixLayoutAttribute_t attribute,
                                                              const void *value, size_t bytes) {
-  Layout *entry = layouts.find(layout);
+  Layout *entry = layouts.find_to_change(layout);
   if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   return set_attribute(attributes, entry, attribute, value, bytes);
 }

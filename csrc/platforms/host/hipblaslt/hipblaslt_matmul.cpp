@@ -113,8 +113,9 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
                                            hipStream_t stream) {
   const MatmulDesc *resolved_desc = matmul_descs.find(desc);
   Layouts resolved = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
-  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d)
+  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d) {
     return HIPBLAS_STATUS_NOT_INITIALIZED;
+  }
   if (!workspace && workspace_bytes != 0) return HIPBLAS_STATUS_INVALID_VALUE;
 
   const rocpy::DefaultVectorEnvironment environment;

@@ -96,7 +96,7 @@ hipblasStatus_t pack_in_order(const char *function, hipStream_t handle, const Pa
 
 // The engine's type of operands with block scales that it keeps packed.
 bool block_type(int32_t type, uint64_t m, uint64_t k, gemm::Type *out) {
-  return engine_type(type, out) && gemm::block_index(*out) >= 0 && (m | k) >> 31 == 0 && k % gemm::kBlockDepth == 0;
+  return engine_type(type, out) && gemm::block_index(*out) >= 0 && (m | k) >> 31 == 0 && k % gemm::block_depth == 0;
 }
 
 }  // namespace
@@ -128,8 +128,9 @@ hipblasStatus_t rocpy_host_rocpyExtPack(hipblasLtHandle_t handle, hipblasOperati
   }
   packing.matrix.type = type;
   packing.matrix.conjugated = op == HIPBLAS_OP_C && (type == gemm::Type::c32 || type == gemm::Type::c64);
-  if (packed_bytes < gemm::packed_bytes(type, packing.compute, packing.k, packing.n))
+  if (packed_bytes < gemm::packed_bytes(type, packing.compute, packing.k, packing.n)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
+  }
   return pack_in_order("rocpyExtPack", stream, packing);
 }
 
@@ -150,13 +151,15 @@ hipblasStatus_t rocpy_host_rocpyExtPackBlocks(hipblasLtHandle_t handle, hipblasO
   if (!handles.find(handle) || !layout) return HIPBLAS_STATUS_NOT_INITIALIZED;
   Packing packing;
   if (!scales || !read_operand(*layout, op, a, packed, &packing)) return HIPBLAS_STATUS_INVALID_VALUE;
-  if (!block_type(layout->type, uint64_t(packing.n), uint64_t(packing.k), &packing.matrix.type))
+  if (!block_type(layout->type, uint64_t(packing.n), uint64_t(packing.k), &packing.matrix.type)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   const int64_t line_bits = packing.matrix.column_stride * gemm::bits_of(packing.matrix.type);
   if (packing.matrix.row_stride != 1 || (packing.n > 1 && line_bits % 8 != 0)) return HIPBLAS_STATUS_INTERNAL_ERROR;
   packing.matrix.scale.kind = gemm::ScaleKind::block32;
   packing.matrix.scale.data = scales;
-  if (packed_bytes < gemm::packed_block_bytes(packing.matrix.type, packing.k, packing.n))
+  if (packed_bytes < gemm::packed_block_bytes(packing.matrix.type, packing.k, packing.n)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
+  }
   return pack_in_order("rocpyExtPackBlocks", stream, packing);
 }

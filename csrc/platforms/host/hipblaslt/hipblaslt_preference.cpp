@@ -41,7 +41,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceDestroy(const hipblasLtMatmu
 hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceSetAttribute(hipblasLtMatmulPreference_t preference,
                                                                  hipblasLtMatmulPreferenceAttributes_t attribute,
                                                                  const void *value, size_t bytes) {
-  Preference *entry = preferences.find(preference);
+  Preference *entry = preferences.find_to_change(preference);
   if (!entry) return HIPBLAS_STATUS_INVALID_VALUE;
   const Attribute *row = find_attribute(attributes, attribute);
   if (row && value && bytes != 0 && bytes < row->bytes) {

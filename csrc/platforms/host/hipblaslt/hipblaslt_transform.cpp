@@ -160,12 +160,14 @@ bool plain(const Layout &layout) {
 bool make_source(const void *data, const Layout *layout, int32_t op, const Layout &c, Source *out) {
   if (!data) return true;
   if (op < HIPBLAS_OP_N || op > HIPBLAS_OP_C || layout->type != c.type || layout->batch_count != c.batch_count ||
-      !plain(*layout))
+      !plain(*layout)) {
     return false;
+  }
   bool transposed = op != HIPBLAS_OP_N;
   if ((transposed ? layout->columns : layout->rows) != c.rows ||
-      (transposed ? layout->rows : layout->columns) != c.columns)
+      (transposed ? layout->rows : layout->columns) != c.columns) {
     return false;
+  }
   if (layout->batch_stride < 0) return false;
   out->data = data;
   bool rows_adjacent = (layout->order == HIPBLASLT_ORDER_COL) != transposed;
@@ -200,7 +202,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescDestroy(hipblasLtMatrixTr
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescSetAttribute(hipblasLtMatrixTransformDesc_t desc,
                                                                     hipblasLtMatrixTransformDescAttributes_t attribute,
                                                                     const void *value, size_t bytes) {
-  TransformDesc *entry = transform_descs.find(desc);
+  TransformDesc *entry = transform_descs.find_to_change(desc);
   if (!entry || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
   return set_attribute(attributes, entry, attribute, value, bytes);
 }
@@ -221,8 +223,9 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
   const TransformDesc *entry = transform_descs.find(desc);
   const Layout *layout_a = layouts.find(a_layout), *layout_b = layouts.find(b_layout),
                *layout_c = layouts.find(c_layout);
-  if (!entry || (a && !layout_a) || (b && !layout_b) || (!layout_a && !layout_b) || !c || !layout_c)
+  if (!entry || (a && !layout_a) || (b && !layout_b) || (!layout_a && !layout_b) || !c || !layout_c) {
     return HIPBLAS_STATUS_INVALID_VALUE;
+  }
   if (!types_supported(layout_c->type, entry->scale_type)) return HIPBLAS_STATUS_INVALID_VALUE;
 
   const rocpy::DefaultFpEnvironment environment;

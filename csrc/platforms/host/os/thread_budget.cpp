@@ -23,8 +23,8 @@ namespace rocpy_host {
 
 namespace {
 
-constexpr int kMostThreads = 256;
-constexpr int kMostRuntimes = 8;
+constexpr int most_threads = 256;
+constexpr int most_runtimes = 8;
 
 // What an OpenMP runtime says of the calling thread.
 struct OpenMp {
@@ -33,7 +33,7 @@ struct OpenMp {
 };
 
 // The runtimes of the process, of which a wheel may bring its own. They stay: each is held open.
-OpenMp runtimes[kMostRuntimes];
+OpenMp runtimes[most_runtimes];
 std::atomic<int> runtime_count{0};
 std::atomic<unsigned long long> libraries_seen{0};
 std::mutex finding;
@@ -63,7 +63,7 @@ void add_runtime(void *library) {
   for (int i = 0; i < count; ++i) {
     if (runtimes[i].in_parallel == runtime.in_parallel) return;
   }
-  if (count == kMostRuntimes) return;
+  if (count == most_runtimes) return;
   runtimes[count] = runtime;
   runtime_count.store(count + 1, std::memory_order_release);
 }
@@ -90,7 +90,7 @@ void find_runtimes() {
 int parse_count(const char *text) {
   char *end = nullptr;
   const long value = std::strtol(text, &end, 10);
-  return end == text || value < 1 ? 0 : static_cast<int>(std::min<long>(value, kMostThreads));
+  return end == text || value < 1 ? 0 : static_cast<int>(std::min<long>(value, most_threads));
 }
 
 int explicit_threads() {
@@ -117,7 +117,7 @@ int process_threads() {
   static const int count = [] {
     if (explicit_threads() != 0) return explicit_threads();
     const int wanted = parse_count(rocpy_environment_omp_num_threads());
-    return wanted != 0 ? wanted : std::min(usable_cpus(), kMostThreads);
+    return wanted != 0 ? wanted : std::min(usable_cpus(), most_threads);
   }();
   return count;
 }

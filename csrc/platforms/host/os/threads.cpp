@@ -20,7 +20,7 @@
 namespace rocpy_host {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(30);
+constexpr auto spin_time = std::chrono::microseconds(30);
 
 void relax() {
 #if defined(__x86_64__)
@@ -82,7 +82,7 @@ void worker(Pool *pool) {
   for (;;) {
     uint64_t number = pool->number.load(std::memory_order_acquire);
     if (number == seen) {
-      auto until = std::chrono::steady_clock::now() + kSpin;
+      auto until = std::chrono::steady_clock::now() + spin_time;
       while ((number = pool->number.load(std::memory_order_acquire)) == seen) {
         for (int i = 0; i < 32; i++) relax();
         if (std::chrono::steady_clock::now() < until) continue;

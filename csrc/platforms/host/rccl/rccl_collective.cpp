@@ -145,8 +145,9 @@ bool Run::choose(bool writes, bool *is_direct) {
     if (location.memory == 0) return false;
     is_any_new = is_any_new || location.is_new != 0;
     if (rank == me_ && location.is_new != 0) own.push_back(find_shared_memory(pointer, 1));
-    if (comm_.other(rank).process.load() != comm_.process && location.is_new != 0)
+    if (comm_.other(rank).process.load() != comm_.process && location.is_new != 0) {
       awaited.push_back({rank, location.memory});
+    }
     return true;
   };
   for (int r = 0; r < n_; ++r) {
@@ -407,8 +408,9 @@ bool Run::all_to_all_v() {
   for (uint64_t start = 0; start < longest; start += block) {
     const auto part = [&](uint64_t total) { return total > start ? std::min<uint64_t>(block, total - start) : 0; };
     char *to = next_slot();
-    for (size_t r = 0; r < n; ++r)
+    for (size_t r = 0; r < n; ++r) {
       copy(to + r * block * size_, send() + (mine[n + r] + start) * size_, part(mine[r]) * size_);
+    }
     if (!step()) return false;
     for (size_t r = 0; r < n; ++r) {
       copy(recv() + (mine[3 * n + r] + start) * size_, slot(static_cast<int>(r)) + me * block * size_,

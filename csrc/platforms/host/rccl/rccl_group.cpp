@@ -294,8 +294,9 @@ ncclResult_t rocpy_host_ncclGroupEnd(void) {
 // The group is dropped, as RCCL does; how long it would have taken nobody knows here, so the estimate stays unset.
 ncclResult_t rocpy_host_ncclGroupSimulateEnd(ncclSimInfo_t *info) {
   return rccl_call([=]() -> ncclResult_t {
-    if (info != nullptr && info->magic != NCCL_SIM_INFO_MAGIC)
+    if (info != nullptr && info->magic != NCCL_SIM_INFO_MAGIC) {
       return refuse(ncclInvalidArgument, "simInfo is not initialised");
+    }
     return end_group(true);
   });
 }

@@ -349,8 +349,9 @@ ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
     ncclResult_t code;
     const auto parent = find_parent(comm, &code);
     if (parent == nullptr) return code;
-    if (out == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
+    if (out == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
       return refuse(ncclInvalidArgument, "newcomm is NULL, or color is negative");
+    }
     *out = nullptr;
     ncclConfig_t config = parent->config;
     code = read_config(requested, &config);
@@ -373,8 +374,9 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
                                        ncclConfig_t *requested, int flags) {
   return fail_group(rccl_call([&] {
     const auto parent = find_communicator(comm);
-    if (parent == nullptr || parent->pid != process_id())
+    if (parent == nullptr || parent->pid != process_id()) {
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
+    }
     if (out == nullptr || excluded == nullptr || excluded_count < 1 || excluded_count >= parent->count ||
         (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)) {
       return refuse(ncclInvalidArgument,
@@ -390,8 +392,9 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
       }
       is_out[static_cast<size_t>(excluded[i])] = true;
     }
-    if (is_out[static_cast<size_t>(parent->rank)])
+    if (is_out[static_cast<size_t>(parent->rank)]) {
       return refuse(ncclInvalidArgument, "an excluded rank must not call ncclCommShrink");
+    }
     if (flags == NCCL_SHRINK_DEFAULT) {
       ncclResult_t code;
       if (find_parent(comm, &code) == nullptr) return code;

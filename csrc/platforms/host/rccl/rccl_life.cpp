@@ -99,15 +99,17 @@ ncclResult_t rocpy_host_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *err
 ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {
   return fail_group(rccl_call([=]() -> ncclResult_t {
     const auto match = find_communicator(comm);
-    if (match != nullptr && match->is_finalizing.load())
+    if (match != nullptr && match->is_finalizing.load()) {
       return refuse(ncclInvalidArgument, "the communicator was finalized already");
+    }
     ncclResult_t code;
     const auto communicator = usable_communicator(comm, &code);
     if (communicator == nullptr) return code;
     // What was given to streams is done first; then the others may know. Whether they are done too is what the state
     // tells.
-    if (communicator->is_finalizing.exchange(true))
+    if (communicator->is_finalizing.exchange(true)) {
       return refuse(ncclInvalidArgument, "the communicator was finalized already");
+    }
     const auto finish = [communicator] {
       communicator->wait_for_work(false);
       Presence present = Presence::present;
@@ -125,10 +127,12 @@ ncclResult_t rocpy_host_ncclCommDestroy(ncclComm_t comm) {
   return rccl_call([=]() -> ncclResult_t {
     if (comm == nullptr) return ncclSuccess;
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr)
+    if (communicator == nullptr) {
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or was destroyed");
-    if (communicator->pid != process_id())
+    }
+    if (communicator->pid != process_id()) {
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
+    }
     communicator->background.wait();
     communicator->wait_for_work(false);
     leave(communicator, Presence::left);
@@ -140,10 +144,12 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
   return rccl_call([=]() -> ncclResult_t {
     if (comm == nullptr) return ncclSuccess;
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr)
+    if (communicator == nullptr) {
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or was destroyed");
-    if (communicator->pid != process_id())
+    }
+    if (communicator->pid != process_id()) {
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
+    }
     communicator->is_aborting = true;
     communicator->background.wait();
     // What runs notices soon; what is still queued will find the communicator aborted.
@@ -160,16 +166,19 @@ ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
   return rccl_call([=]() -> ncclResult_t {
     if (flags != NCCL_REVOKE_DEFAULT) return refuse(ncclInvalidArgument, "revokeFlags must be NCCL_REVOKE_DEFAULT");
     const auto match = find_communicator(comm);
-    if (match != nullptr && (match->is_revoked.load() || match->is_finalizing.load()))
+    if (match != nullptr && (match->is_revoked.load() || match->is_finalizing.load())) {
       return refuse(ncclInvalidArgument, "the communicator was revoked or finalized already");
-    if (match == nullptr || match->pid != process_id() || match->state.load() == ncclInProgress)
+    }
+    if (match == nullptr || match->pid != process_id() || match->state.load() == ncclInProgress) {
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or is not ready yet");
+    }
     match->is_revoked = true;
     match->is_aborting = true;
     // What runs notices soon; what is still queued will find the communicator revoked.
     while (match->running.load() != 0) yield_processor();
-    if (match->state.load() == ncclSuccess)
+    if (match->state.load() == ncclSuccess) {
       match->fail({"aborted", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
+    }
     return ncclSuccess;
   });
 }
@@ -192,15 +201,17 @@ ncclResult_t rocpy_host_ncclCommResume(ncclComm_t comm) {
   return fail_group(rccl_call([=]() -> ncclResult_t {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
-    if (!communicator->is_suspended.exchange(false))
+    if (!communicator->is_suspended.exchange(false)) {
       return refuse(ncclInvalidUsage, "the communicator is not suspended");
+    }
     return ncclSuccess;
   }));
 }
 
 ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
-  if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
+  if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal) {
     return refuse(ncclInvalidArgument, "stat is not a ncclCommMemStat_t");
+  }
   return query(comm, value, [=](Communicator &communicator) -> uint64_t {
     if (stat == ncclStatGpuMemSuspended) return communicator.is_suspended.load() ? 1 : 0;
     const auto segment = communicator.joined();

@@ -28,8 +28,9 @@ ncclResult_t allocate(void **out, size_t bytes) {
   std::string problem;
   const auto memory = SharedMemory::make(bytes, &problem);
   if (memory == nullptr) return refuse(ncclSystemError, problem);
-  if (adopt_allocation(memory->data(), bytes) != hipSuccess)
+  if (adopt_allocation(memory->data(), bytes) != hipSuccess) {
     return refuse(ncclUnhandledCudaError, "out of memory: " + std::to_string(bytes) + " bytes are not available");
+  }
   SharedMemories &all = shared_memories();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.by_base[memory->data()] = {memory, ++all.last_number};
@@ -41,11 +42,13 @@ ncclResult_t free_memory(void *pointer) {
   if (pointer == nullptr) return ncclSuccess;
   Allocation allocation;
   const Shown shown = find_shared_memory(pointer, 1);
-  if (shown.memory == nullptr || shown.memory->data() != pointer || !find_allocation(pointer, &allocation))
+  if (shown.memory == nullptr || shown.memory->data() != pointer || !find_allocation(pointer, &allocation)) {
     return refuse(ncclInvalidArgument, "ptr is not memory of ncclMemAlloc");
+  }
   // As hipFree: what the device still does with it comes first.
-  if (wait_to_free(allocation.device) != hipSuccess)
+  if (wait_to_free(allocation.device) != hipSuccess) {
     return refuse(ncclUnhandledCudaError, "memory cannot be freed while a stream is captured, or at exit");
+  }
   SharedMemories &all = shared_memories();
   std::lock_guard<std::mutex> lock(all.mutex);
   if (all.by_base.erase(shown.memory->data()) == 0) return refuse(ncclInvalidArgument, "ptr was freed already");
@@ -151,8 +154,9 @@ ncclResult_t rocpy_host_ncclCommRegister(ncclComm_t comm, void *buffer, size_t s
     ncclResult_t code;
     const auto communicator = usable_communicator(comm, &code);
     if (communicator == nullptr) return code;
-    if (buffer == nullptr || size == 0 || handle == nullptr)
+    if (buffer == nullptr || size == 0 || handle == nullptr) {
       return refuse(ncclInvalidArgument, "buff or handle is NULL, or size is 0");
+    }
     Memories &memories = communicator->memories;
     const uint64_t number = ++memories.last_handle;
     memories.registrations.push_back(

@@ -21,8 +21,9 @@ bool Communicator::can_read(int owner, const Signature &its, size_t bytes) {
   uint64_t key = 0;
   const int its_pid = state.pid.load();
   if (state.space.load() != self().space.load() || !read_process(its_pid, its.process_key, &key, sizeof key) ||
-      key != state.process.load())
+      key != state.process.load()) {
     return false;
+  }
   for (const void *memory : {its.send, static_cast<const void *>(its.recv)}) {
     const char *first = static_cast<const char *>(memory);
     char byte;

@@ -119,8 +119,9 @@ void combine(void *out, const void *const *sources, const Scalar *scales, int so
       // In 64 bits: a number of ranks may not fit the type.
       using Wide = std::conditional_t<std::is_signed_v<Computed>, int64_t, uint64_t>;
       if (divisor > 1) {
-        for (size_t i = 0; i < length; ++i)
+        for (size_t i = 0; i < length; ++i) {
           sums[i] = static_cast<Computed>(static_cast<Wide>(sums[i]) / static_cast<Wide>(divisor));
+        }
       }
     }
     if (bias != nullptr) {

@@ -31,10 +31,12 @@ struct Buffers {
 
 ncclResult_t check_buffers(const Buffers &buffers, bool needs_send, bool needs_recv) {
   const auto [send, recv, count, type] = buffers;
-  if (bytes_of_type(type) == 0)
+  if (bytes_of_type(type) == 0) {
     return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is not one of RCCL's");
-  if (count > uint64_t{1} << 48)
+  }
+  if (count > uint64_t{1} << 48) {
     return refuse(ncclInvalidArgument, "count " + std::to_string(count) + " is larger than any memory");
+  }
   if (count != 0 && needs_send && send == nullptr) return refuse(ncclInvalidArgument, "sendbuff is NULL");
   if (count != 0 && needs_recv && recv == nullptr) return refuse(ncclInvalidArgument, "recvbuff is NULL");
   return ncclSuccess;
@@ -69,8 +71,9 @@ ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operat
   }
   std::lock_guard<std::mutex> lock(communicator.operators_mutex);
   const int index = operator_index(communicator, op);
-  if (index < 0)
+  if (index < 0) {
     return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is not an operator of this communicator");
+  }
   const PreMultiplied &entry = communicator.operators[static_cast<size_t>(index)];
   if (entry.type != type) {
     return refuse(ncclInvalidArgument,
@@ -204,8 +207,9 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
     auto &operators = communicator->operators;
     size_t index = 0;
     while (index < operators.size() && operators[index].is_used) ++index;
-    if (index == operators_of_one)
+    if (index == operators_of_one) {
       return refuse(ncclInvalidUsage, "too many operators; destroy those that are not used");
+    }
     if (index == operators.size()) operators.emplace_back();
     operators[index] = entry;
     *op = static_cast<ncclRedOp_t>(operator_number(*communicator, static_cast<int>(index)));

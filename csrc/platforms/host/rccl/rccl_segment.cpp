@@ -178,8 +178,9 @@ std::string text_of(const Signature &signature) {
   std::string text = name_of(signature.kind);
   if (signature.kind == Kind::none) return text;
   text += "(";
-  if (signature.kind == Kind::split || signature.kind == Kind::grow || signature.kind == Kind::window)
+  if (signature.kind == Kind::split || signature.kind == Kind::grow || signature.kind == Kind::window) {
     return text + "), number " + std::to_string(signature.sequence);
+  }
   if (signature.kind != Kind::all_to_all_v) text += "count=" + std::to_string(signature.count) + ", ";
   text += std::string("dtype=") + name_of_type(signature.type);
   if (has_op(signature.kind)) text += std::string(", op=") + name_of_op(signature.op);
@@ -245,8 +246,9 @@ std::unique_ptr<Segment> Segment::view(std::unique_ptr<SharedBlock> block) {
   if (block->bytes() < sizeof(Header)) return nullptr;
   const Header &header = *static_cast<const Header *>(block->data());
   const int count = header.rank_count.load();
-  if (header.format.load() != format || count < 1 || count > max_ranks || block->bytes() != Layout(count).total)
+  if (header.format.load() != format || count < 1 || count > max_ranks || block->bytes() != Layout(count).total) {
     return nullptr;
+  }
   if ((header.attached.load() & is_void) != 0) return nullptr;  // kept for latecomers
   return std::unique_ptr<Segment>(new Segment({}, std::move(block), count));
 }

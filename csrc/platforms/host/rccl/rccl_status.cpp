@@ -130,8 +130,9 @@ using namespace rocpy_host;
 ncclResult_t rocpy_host_rocpyExtCommStatus(ncclComm_t comm, char *json, size_t capacity, size_t *needed) {
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr || needed == nullptr)
+    if (communicator == nullptr || needed == nullptr) {
       return refuse(ncclInvalidArgument, "comm is not a communicator, or needed is NULL");
+    }
     give(describe(*communicator), json, capacity, needed);
     return ncclSuccess;
   });
@@ -148,8 +149,9 @@ ncclResult_t rocpy_host_rocpyExtMachineStatus(char *json, size_t capacity, size_
 ncclResult_t rocpy_host_rocpyExtCommTimes(ncclComm_t comm, uint64_t number, uint64_t *begin_ns, uint64_t *end_ns) {
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr || begin_ns == nullptr || end_ns == nullptr)
+    if (communicator == nullptr || begin_ns == nullptr || end_ns == nullptr) {
       return refuse(ncclInvalidArgument, "comm is not a communicator, or the result's address is NULL");
+    }
     const Timing &timing = communicator->timings[number % Communicator::timing_count];
     const bool was_it = number != 0 && timing.number.load() == number;
     const uint64_t begin = timing.begin.load(), end = timing.end.load();

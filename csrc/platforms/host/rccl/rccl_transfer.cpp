@@ -133,9 +133,10 @@ class Exchange {
       comm_.end_reading();
       transfer.moved = transfer.total;
     } else {
-      if (message.bytes != 0)
+      if (message.bytes != 0) {
         std::memcpy(data + transfer.moved, comm_.segment->pair_data(transfer.peer, comm_.rank, taken & 1),
                     message.bytes);
+      }
       transfer.moved += message.bytes;
     }
     transfer.is_done = transfer.moved == transfer.total;

@@ -44,8 +44,9 @@ ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, cons
   mine.send = request.buffer;
   mine.extent = request.bytes;
   mine.sent.memory = shown.number;
-  if (shown.memory != nullptr)
+  if (shown.memory != nullptr) {
     mine.sent.offset = static_cast<uint64_t>(static_cast<char *>(request.buffer) - shown.memory->data());
+  }
   comm.wait_for_work(false);
   mine.sent.is_new = memories.shown.count(shown.number) == 0;
   if (!carry_out_collective(comm, operation)) return static_cast<ncclResult_t>(comm.state.load());
@@ -66,8 +67,9 @@ ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, cons
   // All have read the signatures before anybody goes on to write the next one.
   if (!comm.rendezvous(operation)) return static_cast<ncclResult_t>(comm.state.load());
   if (!is_visible) return ncclSuccess;
-  if (!comm.is_one_process && is_any_new && !comm.exchange(operation, {shown}, awaited))
+  if (!comm.is_one_process && is_any_new && !comm.exchange(operation, {shown}, awaited)) {
     return static_cast<ncclResult_t>(comm.state.load());
+  }
   for (int r = 0; r < comm.count; ++r) {
     const void *pointer = pointers[static_cast<size_t>(r)];
     const Location &location = locations[static_cast<size_t>(r)];
@@ -86,12 +88,15 @@ ncclResult_t register_window(ncclComm_t handle, void *buffer, size_t bytes, nccl
   ncclResult_t code;
   const auto communicator = usable_communicator(handle, &code);
   if (communicator == nullptr) return code;
-  if (buffer == nullptr || bytes == 0 || out == nullptr)
+  if (buffer == nullptr || bytes == 0 || out == nullptr) {
     return refuse(ncclInvalidArgument, "buff or win is NULL, or size is 0");
-  if (reinterpret_cast<uintptr_t>(buffer) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+  }
+  if (reinterpret_cast<uintptr_t>(buffer) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
     return refuse(ncclInvalidArgument, "buff is not aligned to 4096 bytes; memory of ncclMemAlloc is");
-  if ((flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
+  }
+  if ((flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0) {
     return refuse(ncclInvalidArgument, "winFlags " + std::to_string(flags) + " are unknown");
+  }
   const ncclWindow_t window = handle_of(*communicator, ++communicator->memories.last_handle);
   const Request request{buffer, bytes, flags, reinterpret_cast<uint64_t>(window)};
   if (in_group()) {
@@ -129,11 +134,13 @@ struct Signal {
 
 ncclResult_t check_signal(const Communicator &communicator, const Signal &signal) {
   const auto [peer, index, context, flags] = signal;
-  if (peer < 0 || peer >= communicator.count)
+  if (peer < 0 || peer >= communicator.count) {
     return refuse(ncclInvalidArgument, "peer " + std::to_string(peer) + " is not one of the " +
                                            std::to_string(communicator.count) + " ranks");
-  if (index != 0 || context != 0 || flags != 0)
+  }
+  if (index != 0 || context != 0 || flags != 0) {
     return refuse(ncclInvalidArgument, "sigIdx, ctx and flags must be 0, as in RCCL 2.30");
+  }
   return ncclSuccess;
 }
 
@@ -151,17 +158,19 @@ ncclResult_t set_put(const Communicator &communicator, const Put &put, Operation
   const auto target = find_window(communicator, put.window);
   if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is not a window of this communicator");
   const size_t size = bytes_of_type(put.type), bytes = put.count * size, capacity = target->bytes[peer];
-  if (size == 0 || put.count > size_t{1} << 48 || put.offset > capacity || bytes > capacity - put.offset)
+  if (size == 0 || put.count > size_t{1} << 48 || put.offset > capacity || bytes > capacity - put.offset) {
     return refuse(ncclInvalidArgument, "count elements at the offset are more than the " + std::to_string(capacity) +
                                            " bytes of the peer's window, or the type is not one of RCCL's");
+  }
   const char *first = static_cast<const char *>(put.local);
   const auto &windows = communicator.memories.windows;
   const bool is_inside = std::any_of(windows.begin(), windows.end(), [&](const auto &one) {
     const char *base = one.second->bases[rank];
     return first >= base && first + bytes <= base + one.second->bytes[rank];
   });
-  if (bytes != 0 && !is_inside)
+  if (bytes != 0 && !is_inside) {
     return refuse(ncclInvalidArgument, "localbuff must be in a window of this communicator");
+  }
   operation->signature.kind = Kind::put;
   operation->signature.type = put.type;
   operation->signature.count = put.count;
@@ -222,8 +231,9 @@ bool carry_out_wait(Communicator &communicator, const Operation &operation) {
     const auto rung = [&] { return bell.word.load(std::memory_order_acquire) != heard; };
     if (!communicator.wait(bell, operation, rung, missing)) return false;
   }
-  for (size_t i = 0; i < wanted.size(); i += 2)
+  for (size_t i = 0; i < wanted.size(); i += 2) {
     communicator.signals_used[wanted[i]] += static_cast<uint32_t>(wanted[i + 1]);
+  }
   return true;
 }
 
@@ -257,8 +267,9 @@ ncclResult_t rocpy_host_ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, 
 
 ncclResult_t rocpy_host_rocpyExtWinLeasePeer(ncclComm_t comm, ncclWindow_t window, int peer, void **ptr, size_t *bytes,
                                              void **lease) {
-  if (ptr == nullptr || bytes == nullptr || lease == nullptr)
+  if (ptr == nullptr || bytes == nullptr || lease == nullptr) {
     return refuse(ncclInvalidArgument, "ptr, bytes or lease is NULL");
+  }
   return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &match) {
     const ncclResult_t code = check_signal(communicator, {peer});
     if (code != ncclSuccess) return code;
@@ -301,8 +312,9 @@ ncclResult_t rocpy_host_ncclWaitSignal(int count, ncclWaitSignalDesc_t *signals,
       if (code != ncclSuccess) return code;
       if (signals[i].opCnt < 1) return refuse(ncclInvalidArgument, "opCnt must be 1 or more");
       for (int j = 0; j < i; ++j) {
-        if (signals[j].peer == signals[i].peer)
+        if (signals[j].peer == signals[i].peer) {
           return refuse(ncclInvalidArgument, "signalDescs names rank " + std::to_string(signals[i].peer) + " twice");
+        }
       }
       operation.tables->insert(operation.tables->end(),
                                {static_cast<uint64_t>(signals[i].peer), static_cast<uint64_t>(signals[i].opCnt)});

@@ -6,7 +6,7 @@
 
 namespace rocpy_host::gemm {
 
-constexpr int kMaxComplexRows = 6;
+constexpr int max_complex_rows = 6;
 
 // What a kernel set offers complex products; T is the type of a part.
 template <class T>
@@ -18,7 +18,7 @@ struct ComplexKernels {
   // real part ar*br then -ai*bi, those of the imaginary part ar*bi then ai*br. a is packed as [x][rows][re, im, -im], b
   // as [x][re * width, im * width], acc as [rows][re * width, im * width].
   using Tile = void (*)(int64_t k, const T *a, const T *b, T *acc, bool first);
-  Tile tile[kMaxComplexRows + 1];
+  Tile tile[max_complex_rows + 1];
 
   // A block of a matrix in that order. Strides are in elements; `sign` is -1 for the conjugate.
   void (*pack_rows)(const T *from, int64_t x_stride, int64_t row_stride, T sign, int64_t k, int rows, T *to);
@@ -29,8 +29,8 @@ struct ComplexKernels {
 };
 
 // Ids are recorded in tuning databases: an id is never given to another meaning.
-constexpr Algorithm kComplexAlgorithms[] = {{501, "complex-direct"}, {502, "complex-blocked"}};
-constexpr int kComplexCount = 2;
+constexpr Algorithm complex_algorithms[] = {{501, "complex-direct"}, {502, "complex-blocked"}};
+constexpr int complex_count = 2;
 
 inline bool is_complex(Type type) { return type == Type::c32 || type == Type::c64; }
 const Algorithm *find_complex(int32_t id);

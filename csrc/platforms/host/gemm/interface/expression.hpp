@@ -12,13 +12,13 @@
 
 namespace rocpy_host::gemm {
 
-constexpr int kMostSteps = ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS;
-constexpr int kMostInputs = ROCPY_EXT_PROGRAM_MOST_INPUTS, kMostOutputs = ROCPY_EXT_PROGRAM_MOST_OUTPUTS;
+constexpr int most_steps = ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS;
+constexpr int most_inputs = ROCPY_EXT_PROGRAM_MOST_INPUTS, most_outputs = ROCPY_EXT_PROGRAM_MOST_OUTPUTS;
 
-// An instruction whose registers have become slots. Slots from kUniform on hold one value for the whole product (of a
-// batch entry); the others hold one for each element. Before the first step slot 0 holds the product's elements, and
-// with pairs slot 1 the second of each.
-constexpr uint16_t kUniform = 1u << 15;
+// An instruction whose registers have become slots. Slots that have uniform_bit hold one value for the whole product
+// (of a batch entry); the others hold one for each element. Before the first step slot 0 holds the product's elements,
+// and with pairs slot 1 the second of each.
+constexpr uint16_t uniform_bit = 1u << 15;
 struct Step {
   uint16_t opcode, to, from[3];
   uint16_t index;  // of an input or output
@@ -34,8 +34,8 @@ struct ProgramOperand {
 };
 
 struct Program {
-  Step steps[kMostSteps];
-  ProgramOperand inputs[kMostInputs], outputs[kMostOutputs];
+  Step steps[most_steps];
+  ProgramOperand inputs[most_inputs], outputs[most_outputs];
   int step_count, uniform_steps;  // the steps that are run once come first
   int slot_count, uniform_count;  // of each sort
   int input_count, output_count;
@@ -47,8 +47,8 @@ struct Program {
 // A program and where its operands are.
 struct BoundProgram {
   const Program *program;
-  const void *inputs[kMostInputs];
-  void *outputs[kMostOutputs];
+  const void *inputs[most_inputs];
+  void *outputs[most_outputs];
 };
 
 // Checks a program and prepares it. Null, or what is wrong with it; *known is false when it is only that an opcode or a

@@ -8,16 +8,17 @@
 
 namespace rocpy_host::gemm {
 
-constexpr int kMaxTileRows = 14;
-constexpr int kMaxSkinnyRows = 8;
-constexpr int kMaxThinRows = 8;
-constexpr int kMaxStripRows = 3;
+constexpr int max_tile_rows = 14;
+constexpr int max_skinny_rows = 8;
+constexpr int most_wide_rows = 3;  // of small tiles of four vectors
+constexpr int max_thin_rows = 8;
+constexpr int max_strip_rows = 3;
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
-constexpr int kElementTypes = 7, kTileElementTypes = 3;
+constexpr int element_type_count = 7, tile_element_type_count = 3;
 // Element types that may have a scale for every 32 of k, as table index: see block_index().
-constexpr int kBlockTypes = 5;
+constexpr int block_type_count = 5;
 
 // What the epilogue needs of a problem, with scalars in the compute type.
 template <class T>
@@ -59,8 +60,8 @@ struct StripCall {
 template <class T>
 struct Strips {
   using Kernel = void (*)(const StripCall<T> &);
-  Kernel kernel[kMaxStripRows + 1];  // by rows; null where the elements have none
-  int panels[kMaxStripRows + 1];
+  Kernel kernel[max_strip_rows + 1];  // by rows; null where the elements have none
+  int panels[max_strip_rows + 1];
 };
 
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
@@ -81,6 +82,19 @@ struct TileCall {
   const char *prefetch;
   int64_t prefetch_stride, prefetch_pace;
   int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
+};
+
+// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are.
+template <class T>
+struct SmallCall {
+  int64_t k;
+  const T *a;
+  int64_t a_row, a_step;  // between rows, and along k
+  const T *b;
+  int64_t b_step;
+  T *out;
+  int64_t out_stride;
+  int loaded, stored;  // lanes of the last vector of b that exist, and of out that are written
 };
 
 // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
@@ -130,13 +144,13 @@ struct Elements {
                             void *to, int64_t to_stride);
   PackSame pack_same;
 
-  void (*wide[kMaxSkinnyRows + 1])(const WideCall<T> &);  // by rows
-  void (*dot[kMaxSkinnyRows + 1])(const DotCall<T> &);
+  void (*wide[max_skinny_rows + 1])(const WideCall<T> &);  // by rows
+  void (*dot[max_skinny_rows + 1])(const DotCall<T> &);
 
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
   // Kernels::tile has the type.
   using Tile = void (*)(const TileCall<T> &);
-  Tile thin[kMaxThinRows + 1];
+  Tile thin[max_thin_rows + 1];
   Strips<T> strips;
 
   // out[c] = sum over x of from(x, c) for c < count.
@@ -146,10 +160,10 @@ struct Elements {
 
 // Of operands with a scale for every 32 of k: what depends on the type of their elements.
 struct BlockElements {
-  void (*dot[kMaxSkinnyRows + 1])(const BlockDotCall &);  // by rows
+  void (*dot[max_skinny_rows + 1])(const BlockDotCall &);  // by rows
 
   // As Elements::thin over a packed panel from the beginning of a block; k is whole blocks.
-  Elements<float>::Tile thin[kMaxThinRows + 1];
+  Elements<float>::Tile thin[max_thin_rows + 1];
 
   // `count` rows of a packed panel, from the x-th on, as floats.
   void (*widen)(const void *panel, int64_t x, int64_t count, float *to);
@@ -169,9 +183,12 @@ struct Kernels {
   bool masks;  // tiles read and write a part of their last vector, as TileCall says
 
   using Tile = typename Elements<T>::Tile;
-  Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
+  Tile tile[tile_element_type_count][2][2][max_tile_rows + 1];  // element of b, one or two vectors wide, a packed, rows
 
-  const Elements<T> *elements[kElementTypes];
+  using Small = void (*)(const SmallCall<T> &);
+  Small small[3][max_tile_rows + 1];  // one, two or four vectors wide, rows; null of integers
+
+  const Elements<T> *elements[element_type_count];
 
   // Of integers, pack joins a group of x in one value, the last group filled up with zeros; the k that kernels take is
   // of values, but in pack, wide and dot of elements. Wherever bytes of the left operand (a of those functions) have
@@ -220,7 +237,7 @@ struct KernelSet {
   extern const ProgramKernels programs;                                                              \
   extern const ComplexKernels<double> kernels_c64;                                                   \
   extern const Elements<float> elements_e4m3, elements_e5m2, elements_e4m3_fnuz, elements_e5m2_fnuz; \
-  extern const BlockElements elements_blocks[kBlockTypes];                                           \
+  extern const BlockElements elements_blocks[block_type_count];                                      \
   }
 #if defined(__x86_64__)
 ROCPY_KERNEL_SET(avx512_vnni)

@@ -18,8 +18,8 @@ struct Int8 {
   int8_t value;
 };
 
-typedef uint8_t VecB __attribute__((vector_size(kVectorBytes / 4)));
-typedef int8_t VecSB __attribute__((vector_size(kVectorBytes / 4)));
+typedef uint8_t VecB __attribute__((vector_size(vector_bytes / 4)));
+typedef int8_t VecSB __attribute__((vector_size(vector_bytes / 4)));
 
 // Between bytes and 32 bits. Compilers split these conversions into several steps where the CPU has one.
 #if defined(__AVX512F__)
@@ -36,7 +36,7 @@ ROCPY_INLINE VecB narrow_bytes(VecU v) { return __builtin_convertvector(v, VecB)
 ROCPY_INLINE VecH widen_halves(VecB v) { return cast<VecH>(_mm_cvtepu8_epi16(lower(v))); }
 ROCPY_INLINE VecH widen_halves(VecSB v) { return cast<VecH>(_mm_cvtepi8_epi16(lower(cast<VecB>(v)))); }
 #else
-typedef int16_t VecSH __attribute__((vector_size(kVectorBytes / 2)));
+typedef int16_t VecSH __attribute__((vector_size(vector_bytes / 2)));
 ROCPY_INLINE VecU widen_bytes(VecB v) { return __builtin_convertvector(v, VecU); }
 ROCPY_INLINE VecI widen_bytes(VecSB v) { return __builtin_convertvector(v, VecI); }
 ROCPY_INLINE VecB narrow_bytes(VecU v) { return __builtin_convertvector(v, VecB); }
@@ -47,9 +47,9 @@ ROCPY_INLINE VecH widen_halves(VecSB v) { return cast<VecH>(__builtin_convertvec
 // With conversions of f16 at hand, those whose numbers are also numbers of f16, but for a power of two, are moved
 // there.
 #if defined(__AVX2__) || defined(__aarch64__)
-constexpr bool kHalfConversion = true;
+constexpr bool half_conversion = true;
 #else
-constexpr bool kHalfConversion = false;
+constexpr bool half_conversion = false;
 #endif
 template <class F>
 ROCPY_INLINE VecF decode_as_half(VecB codes) {
@@ -71,7 +71,7 @@ ROCPY_INLINE VecF decode_as_half(VecB codes) {
 
 template <class F>
 ROCPY_INLINE VecF decode(VecB codes) {
-  if constexpr (kHalfConversion && F::width == 8 && (F::mantissa == 3 || F::specials == Specials::ieee)) {
+  if constexpr (half_conversion && F::width == 8 && (F::mantissa == 3 || F::specials == Specials::ieee)) {
     return decode_as_half<F>(codes);
   }
   const VecU code = widen_bytes(codes);

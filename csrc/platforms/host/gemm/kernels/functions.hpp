@@ -160,10 +160,10 @@ ROCPY_INLINE VecD horner(const double *c, int count, VecD x) {
   for (int i = count - 2; i >= 0; i--) y = fma(y, x, splat(c[i]));
   return y;
 }
-constexpr float kTailF[] = {1.23751264f,     -1.40240517e-1f, 3.58468069e-3f,  8.22727355e-2f,
-                            -1.08791838e-1f, 9.23629006e-2f,  -5.87320259e-2f, 2.80343547e-2f,
-                            -9.92879602e-3f, 2.31518549e-3f,  1.09999664e-3f};
-constexpr double kTailD[] = {
+constexpr float tail_f32[] = {1.23751264f,     -1.40240517e-1f, 3.58468069e-3f,  8.22727355e-2f,
+                              -1.08791838e-1f, 9.23629006e-2f,  -5.87320259e-2f, 2.80343547e-2f,
+                              -9.92879602e-3f, 2.31518549e-3f,  1.09999664e-3f};
+constexpr double tail_f64[] = {
     1.2375126308378276,     -1.4024059858554668e-1,  3.5854154854637791e-3,  8.2276738490112037e-2,
     -1.0880393014171236e-1, 9.2304321161531156e-2,   -5.8693398590309412e-2, 2.8362277400457723e-2,
     -9.7465795534318737e-3, 1.7556260171520038e-3,   2.9371366631088616e-4,  -2.9015496529570926e-4,
@@ -171,16 +171,16 @@ constexpr double kTailD[] = {
     1.7481190468391964e-6,  -4.815839621672849e-8,   -2.5261465267715505e-7, 1.5996335215573708e-8,
     3.2850835562333159e-8,  -8.7821257348035202e-10, -2.410821536542233e-9};
 // erf(z) / z in z^2, for z up to 0.9.
-constexpr float kErfF[] = {1.12837915f,     -3.76125288e-1f, 1.12821941e-1f,
-                           -2.67807191e-2f, 5.01448415e-3f,  -6.10268704e-4f};
-constexpr double kErfD[] = {1.1283791670955126,     -3.761263890318373e-1, 1.1283791670953794e-1,
-                            -2.6866170644823731e-2, 5.2239776217703724e-3, -8.5483267644665423e-4,
-                            1.2055321382481122e-4,  -1.492530753550859e-5, 1.6455328747938096e-6,
-                            -1.6276526722586206e-7, 1.4051482766989913e-8, -8.4939987970809436e-10};
-ROCPY_INLINE VecF tail_series(VecF u) { return horner(kTailF, 11, u); }
-ROCPY_INLINE VecD tail_series(VecD u) { return horner(kTailD, 23, u); }
-ROCPY_INLINE VecF erf_series(VecF square) { return horner(kErfF, 6, square); }
-ROCPY_INLINE VecD erf_series(VecD square) { return horner(kErfD, 12, square); }
+constexpr float erf_f32[] = {1.12837915f,     -3.76125288e-1f, 1.12821941e-1f,
+                             -2.67807191e-2f, 5.01448415e-3f,  -6.10268704e-4f};
+constexpr double erf_f64[] = {1.1283791670955126,     -3.761263890318373e-1, 1.1283791670953794e-1,
+                              -2.6866170644823731e-2, 5.2239776217703724e-3, -8.5483267644665423e-4,
+                              1.2055321382481122e-4,  -1.492530753550859e-5, 1.6455328747938096e-6,
+                              -1.6276526722586206e-7, 1.4051482766989913e-8, -8.4939987970809436e-10};
+ROCPY_INLINE VecF tail_series(VecF u) { return horner(tail_f32, 11, u); }
+ROCPY_INLINE VecD tail_series(VecD u) { return horner(tail_f64, 23, u); }
+ROCPY_INLINE VecF erf_series(VecF square) { return horner(erf_f32, 6, square); }
+ROCPY_INLINE VecD erf_series(VecD square) { return horner(erf_f64, 12, square); }
 
 template <class T>
 ROCPY_INLINE Vec<T> scaled_tail(Vec<T> z) {

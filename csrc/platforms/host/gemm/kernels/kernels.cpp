@@ -6,6 +6,7 @@
 #include "kernels_decode.hpp"
 #include "kernels_elements.hpp"
 #include "kernels_epilogue.hpp"
+#include "kernels_small.hpp"
 #include "kernels_tile.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
@@ -24,11 +25,14 @@ Kernels<double>::Epilogue epilogue_f64(const Problem &p) {
 template <class T>
 constexpr Kernels<T> make_kernels() {
   Kernels<T> set{};
-  set.tile_rows = kTileRows;
-  set.tile_columns = kTileVectors * kLanes<T>;
+  set.tile_rows = tile_rows;
+  set.tile_columns = tile_vectors * vector_lanes<T>;
   set.group = 1;
-  set.masks = kMasks;
+  set.masks = has_masks;
   fill_element_tiles<T, T>(set.tile[0]);
+  fill_small<T, 1, tile_rows>(set.small[0]);
+  fill_small<T, 2, tile_rows>(set.small[1]);
+  fill_small<T, 4, most_wide_rows>(set.small[2]);
   if constexpr (sizeof(T) == 4) {
     set.elements[0] = &elements_f32;
     set.elements[1] = &elements_f16;

@@ -4,8 +4,8 @@
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 
-const BlockElements elements_blocks[kBlockTypes] = {make_block_elements<E4m3>(), make_block_elements<E5m2>(),
-                                                    make_block_elements<E2m3>(), make_block_elements<E3m2>(),
-                                                    make_block_elements<E2m1>()};
+const BlockElements elements_blocks[block_type_count] = {make_block_elements<E4m3>(), make_block_elements<E5m2>(),
+                                                         make_block_elements<E2m3>(), make_block_elements<E3m2>(),
+                                                         make_block_elements<E2m1>()};
 
 }  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

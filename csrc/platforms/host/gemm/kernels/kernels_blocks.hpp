@@ -37,8 +37,8 @@ ROCPY_INLINE VecF decode_codes<E2m1>(VecB codes) {
 // The 32 elements of a block of a line.
 template <class F>
 ROCPY_INLINE void load_block(const uint8_t *from, VecF *to) {
-  constexpr int lanes = kLanes<float>;
-  alignas(16) uint8_t codes[kBlock];
+  constexpr int lanes = vector_lanes<float>;
+  alignas(16) uint8_t codes[block_length];
   if constexpr (F::width == 4) {
     const Bytes16 pairs = load_bits<Bytes16>(from), low = pairs & 15, high = pairs >> 4;
     const Bytes16 first = ROCPY_SHUFFLE(Bytes16, low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -48,17 +48,17 @@ ROCPY_INLINE void load_block(const uint8_t *from, VecF *to) {
     __builtin_memcpy(codes + 16, &second, 16);
     from = codes;
   } else if constexpr (F::width == 6) {
-    spread<F>(from, kBlock, codes);
+    spread<F>(from, block_length, codes);
     from = codes;
   }
   ROCPY_UNROLL
-  for (int i = 0; i < kBlock / lanes; i++) to[i] = decode_codes<F>(load_bits<VecB>(from + i * lanes));
+  for (int i = 0; i < block_length / lanes; i++) to[i] = decode_codes<F>(load_bits<VecB>(from + i * lanes));
 }
 
 template <class F, int rows>
 void dot_blocks(const BlockDotCall &call) {
-  constexpr int lanes = kLanes<float>, columns = skinny_vectors(rows) < 4 ? skinny_vectors(rows) : 4;
-  constexpr int parts = kBlock / lanes, block = kBlock * F::width / 8;
+  constexpr int lanes = vector_lanes<float>, columns = skinny_vectors(rows) < 4 ? skinny_vectors(rows) : 4;
+  constexpr int parts = block_length / lanes, block = block_length * F::width / 8;
   const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call.lines;
   const uint8_t *b = static_cast<const uint8_t *>(b_data), *scales = call.scales;
   const int64_t scale_stride = call.scale_stride;
@@ -76,12 +76,12 @@ void dot_blocks(const BlockDotCall &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(0.0f);
     }
-    for (int64_t x = 0; x < k; x += kBlock) {
+    for (int64_t x = 0; x < k; x += block_length) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         VecF values[parts];
         load_block<F>(line[c], values);
-        __builtin_prefetch(line[c] + kDotAhead);
+        __builtin_prefetch(line[c] + dot_ahead);
         line[c] += block;
         const VecF factor = splat(e8m0_to_float(*scale[c]++));
         ROCPY_UNROLL
@@ -125,16 +125,16 @@ ROCPY_INLINE void load_row(const uint8_t *codes, VecF *first, VecF *second) {
     *second = decode_codes<F>(pairs >> 4);
   } else {
     *first = decode_codes<F>(load_bits<VecB>(codes));
-    *second = decode_codes<F>(load_bits<VecB>(codes + kLanes<float>));
+    *second = decode_codes<F>(load_bits<VecB>(codes + vector_lanes<float>));
   }
 }
 template <class F>
-constexpr int kRowBytes = F::width == 4 ? kLanes<float> : 2 * kLanes<float>;
+constexpr int block_row_bytes = F::width == 4 ? vector_lanes<float> : 2 * vector_lanes<float>;
 
 // As Kernels::tile over a packed panel from the beginning of a block, two vectors wide, a packed; k is whole blocks.
 template <class F, int rows>
 void thin_blocks(const TileCall<float> &call) {
-  constexpr int lanes = kLanes<float>;
+  constexpr int lanes = vector_lanes<float>;
   const float *a = call.a, *in = call.in;
   const int64_t k = call.k;
   const int stored = call.stored;
@@ -145,13 +145,13 @@ void thin_blocks(const TileCall<float> &call) {
     ROCPY_UNROLL
     for (int v = 0; v < 2; v++) sum[i][v] = in ? load(in + i * call.in_stride + v * lanes) : splat(0.0f);
   }
-  for (int64_t x = 0; x < k; x += kBlock) {
+  for (int64_t x = 0; x < k; x += block_length) {
     const VecF scale[2] = {load_scales(b), load_scales(b + lanes)};
     b += 2 * lanes;
-    for (int r = 0; r < kBlock; r++, b += kRowBytes<F>, a += rows) {
+    for (int r = 0; r < block_length; r++, b += block_row_bytes<F>, a += rows) {
       VecF first, second;
       load_row<F>(b, &first, &second);
-      __builtin_prefetch(b + kDotAhead);
+      __builtin_prefetch(b + dot_ahead);
       first = first * scale[0];
       second = second * scale[1];
       ROCPY_UNROLL
@@ -168,16 +168,16 @@ void thin_blocks(const TileCall<float> &call) {
 // `count` rows of a packed panel, from the x-th on, as floats.
 template <class F>
 void widen_panel(const void *data, int64_t x, int64_t count, float *to) {
-  constexpr int lanes = kLanes<float>;
+  constexpr int lanes = vector_lanes<float>;
   const uint8_t *panel = static_cast<const uint8_t *>(data);
-  constexpr int64_t block_bytes = 2 * lanes + kBlock * kRowBytes<F>;
+  constexpr int64_t block_bytes = 2 * lanes + block_length * block_row_bytes<F>;
   for (const int64_t end = x + count; x < end;) {
-    const uint8_t *block = panel + x / kBlock * block_bytes;
+    const uint8_t *block = panel + x / block_length * block_bytes;
     const VecF scale[2] = {load_scales(block), load_scales(block + lanes)};
-    const uint8_t *codes = block + 2 * lanes + x % kBlock * kRowBytes<F>;
-    int64_t left = kBlock - x % kBlock;
+    const uint8_t *codes = block + 2 * lanes + x % block_length * block_row_bytes<F>;
+    int64_t left = block_length - x % block_length;
     if (left > end - x) left = end - x;
-    for (x += left; left > 0; left--, codes += kRowBytes<F>, to += 2 * lanes) {
+    for (x += left; left > 0; left--, codes += block_row_bytes<F>, to += 2 * lanes) {
       VecF first, second;
       load_row<F>(codes, &first, &second);
       store(to, first * scale[0]);
@@ -196,7 +196,7 @@ template <class F>
 constexpr BlockElements make_block_elements() {
   BlockElements elements{};
   elements.widen = widen_panel<F>;
-  fill_blocks<F, kMaxSkinnyRows>(elements);
+  fill_blocks<F, max_skinny_rows>(elements);
   return elements;
 }
 

@@ -7,25 +7,25 @@ namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 namespace {
 
 // Sums of both parts, two vectors of b's parts each, and a factor fit the registers.
-constexpr int kComplexRows = kRegisters == 32 ? 6 : 2;
-constexpr int kComplexVectors = 2;
+constexpr int complex_rows = vector_registers == 32 ? 6 : 2;
+constexpr int complex_vectors = 2;
 
 template <class T, int rows>
 void tile(int64_t k, const T *a, const T *b, T *acc, bool first) {
-  constexpr int lanes = kLanes<T>, width = kComplexVectors * lanes;
-  Vec<T> re[rows][kComplexVectors], im[rows][kComplexVectors];
+  constexpr int lanes = vector_lanes<T>, width = complex_vectors * lanes;
+  Vec<T> re[rows][complex_vectors], im[rows][complex_vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < kComplexVectors; v++) {
+    for (int v = 0; v < complex_vectors; v++) {
       re[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * 2 * width + v * lanes);
       im[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * 2 * width + width + v * lanes);
     }
   }
   for (int64_t x = 0; x < k; x++, a += 3 * rows, b += 2 * width) {
-    Vec<T> b_re[kComplexVectors], b_im[kComplexVectors];
+    Vec<T> b_re[complex_vectors], b_im[complex_vectors];
     ROCPY_UNROLL
-    for (int v = 0; v < kComplexVectors; v++) {
+    for (int v = 0; v < complex_vectors; v++) {
       b_re[v] = load(b + v * lanes);
       b_im[v] = load(b + width + v * lanes);
     }
@@ -33,12 +33,12 @@ void tile(int64_t k, const T *a, const T *b, T *acc, bool first) {
     for (int i = 0; i < rows; i++) {
       const Vec<T> a_re = splat(a[3 * i]), a_im = splat(a[3 * i + 1]), minus = splat(a[3 * i + 2]);
       ROCPY_UNROLL
-      for (int v = 0; v < kComplexVectors; v++) {
+      for (int v = 0; v < complex_vectors; v++) {
         re[i][v] = fma(a_re, b_re[v], re[i][v]);
         im[i][v] = fma(a_re, b_im[v], im[i][v]);
       }
       ROCPY_UNROLL
-      for (int v = 0; v < kComplexVectors; v++) {
+      for (int v = 0; v < complex_vectors; v++) {
         re[i][v] = fma(minus, b_im[v], re[i][v]);
         im[i][v] = fma(a_im, b_re[v], im[i][v]);
       }
@@ -47,7 +47,7 @@ void tile(int64_t k, const T *a, const T *b, T *acc, bool first) {
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < kComplexVectors; v++) {
+    for (int v = 0; v < complex_vectors; v++) {
       store(acc + i * 2 * width + v * lanes, re[i][v]);
       store(acc + i * 2 * width + width + v * lanes, im[i][v]);
     }
@@ -72,7 +72,7 @@ void pack_rows(const T *from, int64_t x_stride, int64_t row_stride, T sign, int6
 // brings into the cache serves the next rows.
 template <class T>
 void pack_columns(const T *from, int64_t x_stride, int64_t column_stride, T sign, int64_t k, int count, T *to) {
-  constexpr int width = kComplexVectors * kLanes<T>;
+  constexpr int width = complex_vectors * vector_lanes<T>;
   constexpr int64_t step = 8;
   for (int64_t x0 = 0; x0 < k; x0 += step) {
     const int64_t some = k - x0 < step ? k - x0 : step;
@@ -112,7 +112,7 @@ ROCPY_INLINE void multiply(T re, T im, T factor_re, T factor_im, T *to_re, T *to
 
 template <class T>
 void finish(const Problem &p, const T *acc, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
-  constexpr int width = kComplexVectors * kLanes<T>;
+  constexpr int width = complex_vectors * vector_lanes<T>;
   const T alpha_re = static_cast<T>(p.alpha), alpha_im = static_cast<T>(p.alpha_imaginary);
   const T beta_re = static_cast<T>(p.beta), beta_im = static_cast<T>(p.beta_imaginary);
   const bool one = alpha_re == 1 && alpha_im == 0, reads_c = beta_re != 0 || beta_im != 0;
@@ -156,9 +156,9 @@ constexpr void fill(ComplexKernels<T> &set) {
 template <class T>
 constexpr ComplexKernels<T> make_complex() {
   ComplexKernels<T> set{};
-  set.rows = kComplexRows;
-  set.width = kComplexVectors * kLanes<T>;
-  fill<T, kComplexRows>(set);
+  set.rows = complex_rows;
+  set.width = complex_vectors * vector_lanes<T>;
+  fill<T, complex_rows>(set);
   set.pack_rows = pack_rows<T>;
   set.pack_columns = pack_columns<T>;
   set.finish = finish<T>;

@@ -7,17 +7,17 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int kBlock = 32;
+constexpr int block_length = 32;
 
-// `count` codes, at most kBlock, that begin at a whole byte, moved into a byte each; what is missing is 0.
+// `count` codes, at most block_length, that begin at a whole byte, moved into a byte each; what is missing is 0.
 template <class F>
 ROCPY_INLINE void spread(const uint8_t *from, int count, uint8_t *codes) {
-  uint8_t whole[kBlock * F::width / 8] = {};
-  if (count < kBlock) {
+  uint8_t whole[block_length * F::width / 8] = {};
+  if (count < block_length) {
     __builtin_memcpy(whole, from, static_cast<size_t>((count * F::width + 7) / 8));
     from = whole;
   }
-  for (int i = 0; i < kBlock; i += 8, from += F::width) {
+  for (int i = 0; i < block_length; i += 8, from += F::width) {
     // Eight at a time: in halves, and in these with shifts.
     uint32_t low = 0;
     __builtin_memcpy(&low, from, 4);
@@ -40,19 +40,19 @@ ROCPY_INLINE void spread(const uint8_t *from, int count, uint8_t *codes) {
 
 template <class F>
 void decode_line(const uint8_t *line, const uint8_t *scales, int64_t x, int64_t count, float *to) {
-  constexpr int lanes = kLanes<float>;
+  constexpr int lanes = vector_lanes<float>;
   for (int64_t end = x + count; x < end;) {
     // To the end of a block; a part of one begins at a multiple of 8, so at a whole byte.
-    const int64_t left = kBlock - x % kBlock;
+    const int64_t left = block_length - x % block_length;
     const int some = static_cast<int>(end - x < left ? end - x : left);
-    Byte<F> codes[kBlock];
+    Byte<F> codes[block_length];
     if constexpr (F::width == 8) {
       __builtin_memcpy(codes, line + x, static_cast<size_t>(some));
     } else {
       spread<F>(line + x * F::width / 8, some, &codes[0].bits);
     }
-    const float scale = scales ? e8m0_to_float(scales[x / kBlock]) : 1.0f;
-    for (int i = 0; i < kBlock; i += lanes) {
+    const float scale = scales ? e8m0_to_float(scales[x / block_length]) : 1.0f;
+    for (int i = 0; i < block_length; i += lanes) {
       if (i >= some) break;
       const VecF values = (some - i >= lanes ? load(codes + i) : load_part(codes + i, some - i)) * splat(scale);
       if (some - i >= lanes) {

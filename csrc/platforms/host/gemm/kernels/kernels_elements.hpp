@@ -15,11 +15,11 @@ constexpr Elements<T> make_elements() {
   elements.pack = pack<T, E>;
   elements.pack_same = pack_same<T, E>;
   elements.sum = sum<T, E>;
-  fill_skinny<T, E, kMaxSkinnyRows>(elements);
+  fill_skinny<T, E, max_skinny_rows>(elements);
   if constexpr (sizeof(E) == 1) {
-    fill_tiles<T, E, 2, true, kMaxThinRows>(elements.thin);
+    fill_tiles<T, E, 2, true, max_thin_rows>(elements.thin);
   } else {
-    fill_strips<T, E, kMaxStripRows>(elements.strips);
+    fill_strips<T, E, max_strip_rows>(elements.strips);
   }
   return elements;
 }

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 ROCPY_INLINE Vec<T> load_typed(const void *data, Type type, int64_t offset, int count) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   if constexpr (sizeof(T) == 8) {
     return load_some(static_cast<const double *>(data) + offset, count, lanes);
   } else {
@@ -34,7 +34,7 @@ ROCPY_INLINE void store_some(E *p, V v, int count, int lanes) {
 
 template <class T>
 ROCPY_INLINE void store_typed(void *data, Type type, int64_t offset, Vec<T> v, int count) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   if constexpr (sizeof(T) == 8) {
     store_some(static_cast<double *>(data) + offset, v, count, lanes);
   } else {
@@ -87,7 +87,7 @@ struct Factors {
 // The largest magnitude so far, as bits: these have the order of the values, and NaN is above all. A maximum is the
 // same in whatever order it is taken.
 inline void raise_amax(float *amax, VecU magnitudes) {
-  uint32_t lanes[kLanes<float>], most = 0;
+  uint32_t lanes[vector_lanes<float>], most = 0;
   __builtin_memcpy(lanes, &magnitudes, sizeof lanes);
   for (uint32_t lane : lanes) most = lane > most ? lane : most;
   uint32_t *to = reinterpret_cast<uint32_t *>(amax), seen = __atomic_load_n(to, __ATOMIC_RELAXED);
@@ -99,7 +99,7 @@ inline void raise_amax(float *amax, VecU magnitudes) {
 // The lanes that exist.
 inline VecU lanes_below(int count) {
   VecI index;
-  for (int i = 0; i < kLanes<float>; i++) index[i] = i;
+  for (int i = 0; i < vector_lanes<float>; i++) index[i] = i;
   return cast<VecU>(index < count);
 }
 
@@ -163,7 +163,7 @@ struct Affine {
   }
 
   ROCPY_INLINE void go_to(int64_t to, int lanes_there) {
-    constexpr int lanes = kLanes<T>;
+    constexpr int lanes = vector_lanes<T>;
     column = to;
     count = lanes_there;
     alpha = splat(finish.alpha);
@@ -202,13 +202,13 @@ struct Affine {
 template <class T>
 ROCPY_INLINE VecU magnitudes(Vec<T> x, int count) {
   const VecU bits = cast<VecU>(x) & 0x7fffffffu;
-  return count < kLanes<float> ? bits & lanes_below(count) : bits;
+  return count < vector_lanes<float> ? bits & lanes_below(count) : bits;
 }
 
 // Sums are of T, or int32_t before an epilogue of float.
 template <class T, class Acc = T>
 void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, const Region &region, T *sums) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   Affine<T> affine(finish, g);
@@ -275,7 +275,7 @@ ROCPY_INLINE void fast_column(const Finish<T> &finish, const FastColumn<T, E> &c
 
 template <class T, class E, Activation activation, bool aux>
 void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, const Region &region, T *) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   E *d = static_cast<E *>(p.d) + g * p.d_batch_stride + i0 * p.d_row_stride + j0;
@@ -328,7 +328,7 @@ typename Kernels<T>::Epilogue choose_epilogue(const Problem &p) {
 
 template <class T>
 void write_values(void *data, Type type, int64_t offset, const T *values, int64_t count) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   for (int64_t i = 0; i < count; i += lanes) {
     int some = count - i < lanes ? static_cast<int>(count - i) : lanes;
     store_typed<T>(data, type, offset + i, load_some(values + i, some, lanes), some);

@@ -8,7 +8,7 @@ namespace {
 constexpr Elements<int32_t> make_elements() {
   Elements<int32_t> elements{};
   elements.pack = pack_integers<false>;
-  fill_integer_skinny<kMaxSkinnyRows>(elements);
+  fill_integer_skinny<max_skinny_rows>(elements);
   return elements;
 }
 constexpr Elements<int32_t> elements_i8 = make_elements();
@@ -19,11 +19,11 @@ Kernels<int32_t>::Epilogue epilogue_i32(const Problem &p) {
 
 constexpr Kernels<int32_t> make_kernels() {
   Kernels<int32_t> set{};
-  set.tile_rows = kTileRows;
-  set.tile_columns = kTileVectors * kLanes<int32_t>;
-  set.group = kGroup;
-  fill_integer_tiles<1, kTileRows>(set.tile[0][0][1]);
-  fill_integer_tiles<2, kTileRows>(set.tile[0][1][1]);
+  set.tile_rows = tile_rows;
+  set.tile_columns = tile_vectors * vector_lanes<int32_t>;
+  set.group = group_size;
+  fill_integer_tiles<1, tile_rows>(set.tile[0][0][1]);
+  fill_integer_tiles<2, tile_rows>(set.tile[0][1][1]);
   set.elements[0] = &elements_i8;
   set.pack_left = pack_integers<true>;
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)

@@ -16,17 +16,17 @@ ROCPY_INLINE VecI subtract_modulo(VecI a, VecI b) { return cast<VecI>(cast<VecU>
 // With VNNI a value of a panel holds 4 bytes, the left operand's with 128 added because that instruction multiplies
 // unsigned by signed; otherwise it holds 2 halves.
 #if defined(__AVX512VNNI__)
-constexpr int kGroup = 4;
+constexpr int group_size = 4;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
   return cast<VecI>(_mm512_dpbusd_epi32(cast<__m512i>(sum), cast<__m512i>(left), cast<__m512i>(right)));
 }
 #elif defined(__AVXVNNI__)
-constexpr int kGroup = 4;
+constexpr int group_size = 4;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
   return cast<VecI>(_mm256_dpbusd_avx_epi32(cast<__m256i>(sum), cast<__m256i>(left), cast<__m256i>(right)));
 }
 #else
-constexpr int kGroup = 2;
+constexpr int group_size = 2;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 #if defined(__AVX512BW__)
   return add_modulo(sum, cast<VecI>(_mm512_madd_epi16(cast<__m512i>(left), cast<__m512i>(right))));
@@ -44,7 +44,7 @@ ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 // The tiles of integers take b as panels only; rows and columns are those of float.
 template <int rows, int vectors, bool packed>
 void integer_tile(const TileCall<int32_t> &call) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   const int32_t *a = call.a, *b = static_cast<const int32_t *>(call.b), *in = call.in;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride;
   const int64_t pace = call.prefetch_pace, ahead = call.prefetch_stride;
@@ -82,11 +82,11 @@ constexpr void fill_integer_tiles(Kernels<int32_t>::Tile *row) {
 
 // Added to the bytes of the left operand.
 template <bool left>
-constexpr uint32_t kFlip = left && kGroup == 4 ? 0x80808080u : 0;
+constexpr uint32_t sign_flip = left && group_size == 4 ? 0x80808080u : 0;
 
 ROCPY_INLINE uint32_t group_bits(int element, int at) {
   const uint32_t bits = static_cast<uint32_t>(element);
-  return kGroup == 4 ? (bits & 0xffu) << (8 * at) : (bits & 0xffffu) << (16 * at);
+  return group_size == 4 ? (bits & 0xffu) << (8 * at) : (bits & 0xffffu) << (16 * at);
 }
 
 template <bool left>
@@ -95,13 +95,13 @@ ROCPY_INLINE void pack_group(const int8_t *from, int64_t x_stride, int64_t c_str
   for (int c = 0; c < width; c++) {
     uint32_t value = 0;
     for (int i = 0; c < count && i < some; i++) value |= group_bits(from[i * x_stride + c * c_stride], i);
-    to[c] = static_cast<int32_t>(value ^ kFlip<left>);
+    to[c] = static_cast<int32_t>(value ^ sign_flip<left>);
   }
 }
 
 // One vector of groups out of rows of adjacent columns. What is missing, of rows and of columns, is 0.
 ROCPY_INLINE VecSB load_row(const int8_t *from, int columns) {
-  if (columns >= kLanes<int32_t>) return load_bits<VecSB>(from);
+  if (columns >= vector_lanes<int32_t>) return load_bits<VecSB>(from);
 #if defined(__AVX512F__)
   return cast<VecSB>(load_bytes(from, columns));
 #else
@@ -113,9 +113,9 @@ ROCPY_INLINE VecSB load_row(const int8_t *from, int columns) {
 ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, int columns) {
   VecU value{};
   ROCPY_UNROLL
-  for (int i = 0; i < kGroup; i++) {
+  for (int i = 0; i < group_size; i++) {
     const VecSB row = i < rows ? load_row(from + i * x_stride, columns) : VecSB{};
-    if constexpr (kGroup == 4) {
+    if constexpr (group_size == 4) {
       value |= widen_bytes(cast<VecB>(row)) << (8 * i);
     } else {
       const VecU wide = cast<VecU>(widen_bytes(row));
@@ -126,7 +126,7 @@ ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, 
 }
 
 // A vector of groups of neighbours along x, of which `count` elements exist.
-constexpr int kGroupVector = kLanes<int32_t> * kGroup;
+constexpr int group_vector = vector_lanes<int32_t> * group_size;
 ROCPY_INLINE VecI load_groups(const int8_t *from) {
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   return load_bits<VecI>(from);
@@ -135,17 +135,17 @@ ROCPY_INLINE VecI load_groups(const int8_t *from) {
 #elif defined(__AVX2__)
   return cast<VecI>(_mm256_cvtepi8_epi16(load_bits<__m128i>(from)));
 #else
-  typedef int8_t Bytes __attribute__((vector_size(kVectorBytes / 2)));
-  typedef int16_t Halves __attribute__((vector_size(kVectorBytes)));
+  typedef int8_t Bytes __attribute__((vector_size(vector_bytes / 2)));
+  typedef int16_t Halves __attribute__((vector_size(vector_bytes)));
   return cast<VecI>(__builtin_convertvector(load_bits<Bytes>(from), Halves));
 #endif
 }
 ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
-  if (count >= kGroupVector) return load_groups(from);
+  if (count >= group_vector) return load_groups(from);
 #if defined(__AVX512VNNI__)
   return cast<VecI>(_mm512_maskz_loadu_epi8((uint64_t{1} << count) - 1, from));
 #else
-  int8_t whole[kGroupVector] = {};
+  int8_t whole[group_vector] = {};
   __builtin_memcpy(whole, from, static_cast<size_t>(count));
   return load_groups(whole);
 #endif
@@ -154,21 +154,21 @@ ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
 template <bool left>
 void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, int32_t *to,
                    int64_t to_stride) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   const int8_t *from = static_cast<const int8_t *>(data);
   if (c_stride == 1 && (count > 1 || x_stride != 1)) {
-    for (int64_t x = 0; x < k; x += kGroup, to += to_stride) {
+    for (int64_t x = 0; x < k; x += group_size, to += to_stride) {
       for (int c = 0; c < width; c += lanes) {
         const int columns = count - c < lanes ? count - c : lanes;
         VecI value{};
         if (columns > 0) value = join_rows(from + x * x_stride + c, x_stride, k - x, columns);
-        value = cast<VecI>(cast<VecU>(value) ^ kFlip<left>);
+        value = cast<VecI>(cast<VecU>(value) ^ sign_flip<left>);
         store_some(to + c, value, width - c, lanes);
       }
     }
   } else if (x_stride == 1) {
-    for (int64_t x = 0; x < k; x += kGroupVector, to += lanes * to_stride) {
-      const int64_t groups = (k - x + kGroup - 1) / kGroup;
+    for (int64_t x = 0; x < k; x += group_vector, to += lanes * to_stride) {
+      const int64_t groups = (k - x + group_size - 1) / group_size;
       for (int c = 0; c < width; c += lanes) {
         VecF block[lanes];
         ROCPY_UNROLL
@@ -177,13 +177,13 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
         }
         transpose<float>(block);
         for (int i = 0; i < lanes && i < groups; i++) {
-          store_some(to + i * to_stride + c, cast<VecI>(cast<VecU>(block[i]) ^ kFlip<left>), width - c, lanes);
+          store_some(to + i * to_stride + c, cast<VecI>(cast<VecU>(block[i]) ^ sign_flip<left>), width - c, lanes);
         }
       }
     }
   } else {
-    for (int64_t x = 0; x < k; x += kGroup, to += to_stride) {
-      const int some = k - x < kGroup ? static_cast<int>(k - x) : kGroup;
+    for (int64_t x = 0; x < k; x += group_size, to += to_stride) {
+      const int some = k - x < group_size ? static_cast<int>(k - x) : group_size;
       pack_group<left>(from + x * x_stride, x_stride, c_stride, some, count, width, to);
     }
   }
@@ -191,7 +191,7 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 inline void correct_offset(int64_t k, const int32_t *b, int64_t b_stride, int32_t *out) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   const VecI offset = splat(static_cast<int32_t>(0x80808080u));
   VecI first{}, second{};
   for (int64_t x = 0; x < k; x++, b += b_stride) {
@@ -204,7 +204,7 @@ inline void correct_offset(int64_t k, const int32_t *b, int64_t b_stride, int32_
 #endif
 
 ROCPY_INLINE VecI load_integers(const void *data, Type type, int64_t offset, int count) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   if (type == Type::i32) return load_some(static_cast<const int32_t *>(data) + offset, count, lanes);
   return __builtin_convertvector(load_some(static_cast<const Int8 *>(data) + offset, count, lanes), VecI);
 }
@@ -212,7 +212,7 @@ ROCPY_INLINE VecI load_integers(const void *data, Type type, int64_t offset, int
 // alpha * sum + beta * c + bias modulo 2^32, activated, and held to the range of the result.
 inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, const Region &region,
                              int32_t *) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   const int64_t bias = g * p.bias_batch_stride;
@@ -231,9 +231,10 @@ inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile,
         const int64_t at = g * p.c_batch_stride + (i0 + i) * p.c_row_stride + j0 + j;
         x += cast<VecU>(splat(finish.beta)) * cast<VecU>(load_integers(p.c, p.d_type, at, count));
       }
-      if (p.has_bias)
+      if (p.has_bias) {
         x +=
             p.bias_per_row ? cast<VecU>(load_integers(p.bias, p.bias_type, bias + i0 + i, 1))[0] + VecU{} : column_bias;
+      }
       VecI y = cast<VecI>(x);
       if (p.activation == Activation::relu) y = y < 0 ? VecI{} : y;
       if (p.activation == Activation::clamp) {

@@ -11,14 +11,14 @@ namespace {
 
 // What the 128 that is added to the left operand's bytes has added to a sum.
 ROCPY_INLINE VecI add_offset(VecI sum, VecI right) {
-  if constexpr (kGroup == 4) return add_products(sum, splat(static_cast<int32_t>(0x80808080u)), right);
+  if constexpr (group_size == 4) return add_products(sum, splat(static_cast<int32_t>(0x80808080u)), right);
   return sum;
 }
 
 // As wide_block.
 template <int rows, int vectors>
 ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last) {
-  constexpr int lanes = kLanes<int32_t>;
+  constexpr int lanes = vector_lanes<int32_t>;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
   const bool first = call.first;
   const int32_t *a = call.a;
@@ -30,7 +30,7 @@ ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, i
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) sum[i][v] = first ? VecI{} : load(acc + i * acc_stride + v * lanes);
   }
-  for (int64_t x = 0; x < k; x += kGroup, a += a_stride, b += kGroup * b_stride) {
+  for (int64_t x = 0; x < k; x += group_size, a += a_stride, b += group_size * b_stride) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
       const VecI row = join_rows(b + v * lanes, b_stride, k - x, v == vectors - 1 ? last : lanes);
@@ -48,7 +48,7 @@ ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, i
 
 template <int rows>
 void integer_wide(const WideCall<int32_t> &arguments) {
-  constexpr int lanes = kLanes<int32_t>, vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  constexpr int lanes = vector_lanes<int32_t>, vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
   const WideCall<int32_t> call = arguments;
   int64_t j = 0;
   for (; j + vectors * lanes <= call.n; j += vectors * lanes) integer_wide_block<rows, vectors>(call, j, lanes);
@@ -60,7 +60,7 @@ void integer_wide(const WideCall<int32_t> &arguments) {
 
 template <int rows>
 void integer_dot(const DotCall<int32_t> &call) {
-  constexpr int lanes = kLanes<int32_t>, columns = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  constexpr int lanes = vector_lanes<int32_t>, columns = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
   const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const int8_t *b = static_cast<const int8_t *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
@@ -69,9 +69,9 @@ void integer_dot(const DotCall<int32_t> &call) {
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
     VecI sum[rows][columns] = {}, offset[columns] = {};
-    const int64_t next = columns * b_stride - k + kDotAhead;
-    for (int64_t x = 0; x < k; x += kGroupVector) {
-      const int64_t ahead = k - x > kDotAhead ? kDotAhead : next;
+    const int64_t next = columns * b_stride - k + dot_ahead;
+    for (int64_t x = 0; x < k; x += group_vector) {
+      const int64_t ahead = k - x > dot_ahead ? dot_ahead : next;
       VecI factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
@@ -79,8 +79,8 @@ void integer_dot(const DotCall<int32_t> &call) {
         __builtin_prefetch(column[c] + x + ahead);
         offset[c] = add_offset(offset[c], factor[c]);
       }
-      const int32_t *groups = a + x / kGroup;
-      const int some = k - x >= kGroupVector ? lanes : static_cast<int>((k - x + kGroup - 1) / kGroup);
+      const int32_t *groups = a + x / group_size;
+      const int some = k - x >= group_vector ? lanes : static_cast<int>((k - x + group_size - 1) / group_size);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         const VecI row = load_some(groups + i * a_stride, some, lanes);

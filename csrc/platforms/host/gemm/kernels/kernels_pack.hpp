@@ -16,17 +16,17 @@ ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride,
   }
 }
 
-constexpr int kPanelsAhead = 4;
+constexpr int panels_ahead = 4;
 
 // Columns adjacent: vectors are copied.
 template <class T, class E, class To>
 ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, To *to,
                             int64_t to_stride) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   if (count == 2 * lanes && width == count) {
     for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
       // Rows are far apart, so that no hardware fetches what the panels to the right will read of them.
-      __builtin_prefetch(from + kPanelsAhead * 2 * lanes);
+      __builtin_prefetch(from + panels_ahead * 2 * lanes);
       Vec<T> first = load(from), second = load(from + lanes);
       store(to, first);
       store(to + lanes, second);
@@ -56,7 +56,7 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
 // overwrites. Returns the x that was reached.
 template <class T, class E, class To>
 ROCPY_INLINE int64_t pack_tile_rows(const E *from, int64_t c_stride, int64_t k, int count, To *to, int64_t to_stride) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const E *columns[lanes];
   for (int i = 0; i < lanes; i++) columns[i] = from + (i < count ? i : count - 1) * c_stride;
   int64_t x = 0;
@@ -76,7 +76,7 @@ ROCPY_INLINE int64_t pack_tile_rows(const E *from, int64_t c_stride, int64_t k, 
 template <class T, class E, class To>
 ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int width, To *to,
                                int64_t to_stride) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   // Blocks of columns must not spill into one another: only the last may be narrower than a vector.
   int64_t x = count == width && width <= lanes ? pack_tile_rows<T>(from, c_stride, k, count, to, to_stride) : 0;
   for (; x + lanes <= k; x += lanes) {
@@ -117,8 +117,9 @@ template <class T, class E, class To>
 void pack_any(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, To *to,
               int64_t to_stride) {
   const E *from = static_cast<const E *>(data);
-  if (c_stride == 1 && (count > 1 || x_stride != 1))
+  if (c_stride == 1 && (count > 1 || x_stride != 1)) {
     return pack_rows<T>(from, x_stride, k, count, width, to, to_stride);
+  }
   if (x_stride == 1) return pack_columns<T>(from, c_stride, k, count, width, to, to_stride);
   pack_scalar<T>(from, x_stride, c_stride, k, count, width, to, to_stride);
 }
@@ -152,7 +153,7 @@ void pack_same(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, 
 // halves.
 template <class T, class E>
 void sum(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const E *from = static_cast<const E *>(data);
   if (c_stride == 1 && x_stride != 1) {
     for (int64_t c = 0; c < count; c += lanes) {

@@ -62,7 +62,7 @@ ROCPY_INLINE T element(const void *data, Type type, int64_t at) {
 }
 
 // A vector's worth of memory for the slots: small enough for the innermost cache of every CPU, and on the stack.
-constexpr int kChunkBytes = 48 << 10, kUsualChunkBytes = 24 << 10, kMostVectors = 32;
+constexpr int chunk_bytes = 48 << 10, usual_chunk_bytes = 24 << 10, most_vectors = 32;
 
 // Where the values of a slot are: mostly in the slot itself, but the tile, inputs of the compute type and the result
 // are read and written where they lie. Steps between rows and between vectors of a row.
@@ -74,8 +74,8 @@ struct View {
 
 template <class T>
 struct Tape {
-  static constexpr int lanes = kLanes<T>;
-  static constexpr Type kOwnType = sizeof(T) == 8 ? Type::f64 : Type::f32;
+  static constexpr int lanes = vector_lanes<T>;
+  static constexpr Type own_type = sizeof(T) == 8 ? Type::f64 : Type::f32;
 
   const Problem &p;
   const BoundProgram &bound;
@@ -95,12 +95,12 @@ struct Tape {
   ROCPY_INLINE T *at(uint16_t slot) const { return slots + int64_t{slot} * capacity * lanes; }
   ROCPY_INLINE View<T> own(uint16_t slot) const { return {at(slot), int64_t{across} * lanes, lanes}; }
   ROCPY_INLINE View<T> view(uint16_t slot) const {
-    if (slot & kUniform) return {uniforms + (slot & (kUniform - 1)) * lanes, 0, 0};
+    if (slot & uniform_bit) return {uniforms + (slot & (uniform_bit - 1)) * lanes, 0, 0};
     return views[slot];
   }
   // Where a step writes. Its sources' views must have been asked for.
   ROCPY_INLINE View<T> target(const Step &step) const {
-    if (step.to & kUniform) return {uniforms + (step.to & (kUniform - 1)) * lanes, 0, 0};
+    if (step.to & uniform_bit) return {uniforms + (step.to & (uniform_bit - 1)) * lanes, 0, 0};
     return views[step.to] = &step == last ? result : own(step.to);
   }
   ROCPY_INLINE int count_of(int v) const {
@@ -159,12 +159,12 @@ struct Tape {
     const void *data = bound.inputs[step.index];
     const int64_t down = row_stride(operand), right = column_stride(operand);
     const View<T> to = target(step);
-    if (step.to & kUniform) {
+    if (step.to & uniform_bit) {
       store(to.data, splat(element<T>(data, operand.type, g * operand.batch_stride)));
       return;
     }
     const int64_t base = g * operand.batch_stride + i0 * down + j0 * right;
-    if (right == 1 && operand.type == kOwnType && columns == int64_t{across} * lanes) {
+    if (right == 1 && operand.type == own_type && columns == int64_t{across} * lanes) {
       views[step.to] = {static_cast<T *>(const_cast<void *>(data)) + base, down, lanes};
       return;
     }
@@ -373,7 +373,7 @@ struct Tape {
 // The first and the second of neighbours.
 template <class T>
 ROCPY_INLINE void part_pairs(Vec<T> low, Vec<T> high, T *first, T *second) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   T both[2 * lanes];
   store(both, low);
   store(both + lanes, high);
@@ -384,7 +384,7 @@ ROCPY_INLINE void part_pairs(Vec<T> low, Vec<T> high, T *first, T *second) {
 // A chunk of the result, stored and counted in `sums` and `most`.
 template <class T>
 ROCPY_INLINE void store_result(const Tape<T> &tape, const View<T> &from, T *sums, VecU *most) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const Problem &p = tape.p;
   const int64_t base = tape.g * p.d_batch_stride + tape.i0 * p.d_row_stride + tape.j0;
   for (int v = 0; v < tape.across; v++) {
@@ -410,26 +410,26 @@ ROCPY_INLINE void store_result(const Tape<T> &tape, const View<T> &from, T *sums
 // As epilogue_any, with the tile program in place of the activation.
 template <class T, class Acc = T>
 void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, const Region &region, T *sums) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
   const Program &program = *p.program->program;
   const int parts = program.pairs ? 2 : 1;
-  alignas(64) T memory[kChunkBytes / sizeof(T)];
-  View<T> views[kMostSteps];
+  alignas(64) T memory[chunk_bytes / sizeof(T)];
+  View<T> views[most_steps];
   Affine<T> affine(finish, g), next(finish, g);
   Tape<T> tape{p, *p.program, program, affine, g, memory + program.uniform_count * lanes, memory, 0, views};
-  const int available = (kChunkBytes / kVectorBytes - program.uniform_count) / program.slot_count;
-  const int usual = kUsualChunkBytes / kVectorBytes / program.slot_count;
+  const int available = (chunk_bytes / vector_bytes - program.uniform_count) / program.slot_count;
+  const int usual = usual_chunk_bytes / vector_bytes / program.slot_count;
   tape.capacity = available < usual || usual < 2 ? available : usual;
-  if (tape.capacity > kMostVectors) tape.capacity = kMostVectors;
+  if (tape.capacity > most_vectors) tape.capacity = most_vectors;
   for (int s = 0; s < program.uniform_steps; s++) tape.run(program.steps[s]);
   const bool in_tile = parts == 1 && __is_same(T, Acc) && affine.is_nothing() && p.aux != Aux::store;
   const Step *last = program.step_count > program.uniform_steps ? program.steps + program.step_count - 1 : nullptr;
   const bool computes = last && last->opcode != ROCPY_EXT_OP_OUTPUT && last->opcode != ROCPY_EXT_OP_INPUT &&
                         last->opcode != ROCPY_EXT_OP_AUX;
   const bool to_result =
-      computes && last->to == program.result && !sums && !p.amax && !p.d_scale && p.d_type == Tape<T>::kOwnType;
+      computes && last->to == program.result && !sums && !p.amax && !p.d_scale && p.d_type == Tape<T>::own_type;
 
   const int64_t width = columns / parts, first_column = j0 / parts;
   VecU most{};

@@ -10,7 +10,7 @@ namespace {
 
 // Vectors (of columns, or columns of a dot product) that fit beside the sums of so many rows.
 constexpr int skinny_vectors(int rows) {
-  int sums = kRegisters == 32 ? 24 : 12, most = kRegisters == 32 ? 8 : 4;
+  int sums = vector_registers == 32 ? 24 : 12, most = vector_registers == 32 ? 8 : 4;
   int vectors = sums / rows;
   return vectors > most ? most : vectors < 1 ? 1 : vectors;
 }
@@ -20,12 +20,12 @@ constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
 // that is next.
-constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
+constexpr int64_t wide_ahead = 1024, dot_ahead = 2048;
 
 // Some vectors of columns from the j-th on, `last` lanes of the last of them.
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
   const bool first = call.first;
   const T *a = call.a;
@@ -35,8 +35,9 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++)
+    for (int v = 0; v < vectors; v++) {
       sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+    }
   }
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
     Vec<T> row[vectors];
@@ -46,13 +47,13 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
       if (v * lanes * sizeof(E) % 64 == 0) {
         __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       }
-      if constexpr (kRegisters == 32) {
+      if constexpr (vector_registers == 32) {
         ROCPY_UNROLL
         for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row[v], sum[i][v]);
       }
     }
     // With few registers there is a load for nearly every multiplication: a factor is loaded once for all vectors.
-    if constexpr (kRegisters != 32) {
+    if constexpr (vector_registers != 32) {
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         const Vec<T> factor = splat(a[i]);
@@ -71,13 +72,13 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
-  constexpr int lanes = kLanes<T>, vectors = wide_vectors(rows);
+  constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
-  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + kWideAhead;
+  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + wide_ahead;
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > kWideAhead ? kWideAhead : wrapped;
+    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > wide_ahead ? wide_ahead : wrapped;
     wide_block<T, E, rows, vectors>(call, j, lanes, ahead);
   }
   for (; j < n; j += lanes) {
@@ -92,7 +93,7 @@ constexpr int dot_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows
 
 template <class T, class E, int rows>
 void dot(const DotCall<T> &call) {
-  constexpr int lanes = kLanes<T>, columns = dot_columns(rows);
+  constexpr int lanes = vector_lanes<T>, columns = dot_columns(rows);
   const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const E *b = static_cast<const E *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
@@ -106,10 +107,10 @@ void dot(const DotCall<T> &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
     }
-    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + kDotAhead;
+    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead;
     int64_t x = 0;
     for (; x + lanes <= k; x += lanes) {
-      [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > kDotAhead ? kDotAhead : next;
+      [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
       Vec<T> factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {

@@ -9,8 +9,8 @@ namespace rocpy_host::gemm {
 namespace {
 
 // Rows that fit beside the vectors of b and one value of a.
-constexpr int kTileRows = kRegisters == 32 ? (kVectorBytes == 64 ? 14 : 12) : (kVectorBytes == 32 ? 6 : 4);
-constexpr int kTileVectors = 2;
+constexpr int tile_rows = vector_registers == 32 ? (vector_bytes == 64 ? 14 : 12) : (vector_bytes == 32 ? 6 : 4);
+constexpr int tile_vectors = 2;
 
 // Where the values of a are for one step of k: side by side, or in rows. Addresses of rows are a pointer for each three
 // of them and the distance of one: as many registers as there are without going to the stack.
@@ -34,29 +34,29 @@ struct Column {
 };
 
 // With masks a part of a vector is read and written like a whole one. Bytes are of panels, which are whole.
-constexpr bool kMasks = kVectorBytes == 64;
+constexpr bool has_masks = vector_bytes == 64;
 template <class E>
-constexpr bool kMasksLoads = kMasks && sizeof(E) > 1;
+constexpr bool masks_loads = has_masks && sizeof(E) > 1;
 
 // A tile of so few steps gains nothing by pairs of them.
-constexpr int64_t kFewSteps = 16;
+constexpr int64_t few_steps = 16;
 
 // One step of k: a row of b, of whose last vector some lanes exist, times a column of a.
 template <int step, class T, int rows, int vectors, bool packed, class E>
 ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[maybe_unused]] int last,
                             const char *prefetch, Vec<T> (&sum)[rows][vectors]) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   Vec<T> row[vectors];
   ROCPY_UNROLL
   for (int v = 0; v < vectors; v++) {
-    if constexpr (kMasksLoads<E>) {
+    if constexpr (masks_loads<E>) {
       row[v] = v == vectors - 1 ? load_part(b + v * lanes, last) : load(b + v * lanes);
     } else {
       row[v] = load(b + v * lanes);
     }
   }
   __builtin_prefetch(prefetch, 0, 2);
-  if constexpr (kTileVectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64, 0, 2);
+  if constexpr (tile_vectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64, 0, 2);
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     Vec<T> factor = splat(a.at(i, step));
@@ -68,11 +68,11 @@ ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[mayb
 // Writes a tile's sums, `stored` lanes of the last vector.
 template <class T, int rows, int vectors>
 ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int stored, const Vec<T> (&sum)[rows][vectors]) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   T *out = call.out;
   const int64_t out_stride = call.out_stride;
   // Masked stores are the slower ones.
-  if (kMasks && stored < lanes) {
+  if (has_masks && stored < lanes) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++, out += out_stride) {
       ROCPY_UNROLL
@@ -90,7 +90,7 @@ ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int store
 
 template <class T, class E, int rows, int vectors, bool packed>
 void tile(const TileCall<T> &call) {
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   const E *b = static_cast<const E *>(call.b);
   const T *in = call.in;
   Vec<T> sum[rows][vectors];
@@ -106,7 +106,7 @@ void tile(const TileCall<T> &call) {
   const char *prefetch = call.prefetch;
   const int loaded = call.loaded, stored = call.stored;
   // Two steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
-  const int64_t paired = k > kFewSteps ? k / 2 * 2 : 0;
+  const int64_t paired = k > few_steps ? k / 2 * 2 : 0;
   int64_t x = 0;
   for (; x < paired; x += 2) {
     tile_step<0>(column, b, loaded, prefetch, sum);
@@ -126,31 +126,31 @@ void tile(const TileCall<T> &call) {
 
 // Packed panels whose sums of so many rows fit the registers together.
 constexpr int strip_panels(int rows) {
-  const int panels = (kRegisters == 32 ? 24 : 12) / kTileVectors / rows;
+  const int panels = (vector_registers == 32 ? 24 : 12) / tile_vectors / rows;
   return panels > 4 ? 4 : panels;
 }
 
 // How far ahead of its use a line of each panel is fetched, in bytes.
-constexpr int64_t kStripAhead = 4096;
+constexpr int64_t strip_ahead = 4096;
 
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
 void strip(const StripCall<T> &call) {
-  constexpr int lanes = kLanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
+  constexpr int lanes = vector_lanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
   auto [k, a, b_data, panel_stride, in, in_stride, in_panel, out, out_stride, out_panel] = call;
   const E *b = static_cast<const E *>(b_data);
-  Vec<T> sum[panels][rows][kTileVectors];
+  Vec<T> sum[panels][rows][tile_vectors];
   ROCPY_UNROLL
   for (int q = 0; q < panels; q++) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
-      for (int v = 0; v < kTileVectors; v++) {
+      for (int v = 0; v < tile_vectors; v++) {
         sum[q][i][v] = in ? load(in + q * in_panel + i * in_stride + v * lanes) : splat(static_cast<T>(0));
       }
     }
   }
-  for (int64_t x = 0; x < k; x++, a += rows, b += kTileVectors * lanes) {
+  for (int64_t x = 0; x < k; x++, a += rows, b += tile_vectors * lanes) {
     Vec<T> factor[rows];
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) factor[i] = splat(a[i]);
@@ -158,9 +158,9 @@ void strip(const StripCall<T> &call) {
     for (int q = 0; q < panels; q++) {
       const E *row = b + q * panel_stride;
       ROCPY_UNROLL
-      for (int v = 0; v < kTileVectors; v++) {
+      for (int v = 0; v < tile_vectors; v++) {
         if (v * lanes % line == 0) {
-          __builtin_prefetch(reinterpret_cast<const char *>(row + v * lanes) + kStripAhead);
+          __builtin_prefetch(reinterpret_cast<const char *>(row + v * lanes) + strip_ahead);
         }
         const Vec<T> values = load(row + v * lanes);
         ROCPY_UNROLL
@@ -173,7 +173,7 @@ void strip(const StripCall<T> &call) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
-      for (int v = 0; v < kTileVectors; v++) store(out + q * out_panel + i * out_stride + v * lanes, sum[q][i][v]);
+      for (int v = 0; v < tile_vectors; v++) store(out + q * out_panel + i * out_stride + v * lanes, sum[q][i][v]);
     }
   }
 }
@@ -192,11 +192,11 @@ constexpr void fill_tiles(typename Kernels<T>::Tile *row) {
 }
 
 template <class T, class E>
-constexpr void fill_element_tiles(typename Kernels<T>::Tile (*tiles)[2][kMaxTileRows + 1]) {
-  fill_tiles<T, E, 1, false, kTileRows>(tiles[0][0]);
-  fill_tiles<T, E, 1, true, kTileRows>(tiles[0][1]);
-  fill_tiles<T, E, 2, false, kTileRows>(tiles[1][0]);
-  fill_tiles<T, E, 2, true, kTileRows>(tiles[1][1]);
+constexpr void fill_element_tiles(typename Kernels<T>::Tile (*tiles)[2][max_tile_rows + 1]) {
+  fill_tiles<T, E, 1, false, tile_rows>(tiles[0][0]);
+  fill_tiles<T, E, 1, true, tile_rows>(tiles[0][1]);
+  fill_tiles<T, E, 2, false, tile_rows>(tiles[1][0]);
+  fill_tiles<T, E, 2, true, tile_rows>(tiles[1][1]);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ ROCPY_INLINE VecD exp_in_range(VecD x) {
   return cast<VecD>(cast<VecUL>(p) + (cast<VecUL>(shifted) << 52));
 }
 
-// tanh-GELU is x * sigmoid(2u) with 2u = x * (kGelu1 + kGelu3 * x^2). Below kGeluZero it is 0 to far less than an ulp
+// tanh-GELU is x * sigmoid(2u) with 2u = x * (gelu_1 + gelu_3 * x^2). Below gelu_zero it is 0 to far less than an ulp
 // of 1, and the clamped exp is no longer right.
 template <class T>
 struct Range;
@@ -75,7 +75,7 @@ template <>
 struct Range<double> {
   static constexpr double exp_limit = 700.0, gelu_zero = -21.0;
 };
-constexpr double kGelu1 = 1.5957691216057308, kGelu3 = 0.07135481627260025;
+constexpr double gelu_1 = 1.5957691216057308, gelu_3 = 0.07135481627260025;
 
 // exp(-x) with x clamped; NaN gives some finite value or NaN, so callers multiply by x or select.
 template <class T>
@@ -85,7 +85,7 @@ ROCPY_INLINE Vec<T> exp_of_minus(Vec<T> x) {
 
 template <class T>
 ROCPY_INLINE Vec<T> gelu(Vec<T> x) {
-  Vec<T> z = x * fma(x * x, splat(static_cast<T>(kGelu3)), splat(static_cast<T>(kGelu1)));
+  Vec<T> z = x * fma(x * x, splat(static_cast<T>(gelu_3)), splat(static_cast<T>(gelu_1)));
   Vec<T> y = x / (splat(static_cast<T>(1)) + exp_of_minus<T>(z));
   return x < splat(Range<T>::gelu_zero) ? splat(static_cast<T>(-0.0)) : y;
 }
@@ -106,12 +106,12 @@ ROCPY_INLINE Vec<T> silu(Vec<T> x) {
 // The derivative of gelu: s + x s (1 - s) (2u)', where s (1 - s) = e / (1 + e)^2. Beyond the clamp it is 1 or 0.
 template <class T>
 ROCPY_INLINE Vec<T> gelu_gradient(Vec<T> x) {
-  const Vec<T> one = splat(static_cast<T>(1)), c1 = splat(static_cast<T>(kGelu1)), c3 = splat(static_cast<T>(kGelu3));
+  const Vec<T> one = splat(static_cast<T>(1)), c1 = splat(static_cast<T>(gelu_1)), c3 = splat(static_cast<T>(gelu_3));
   Vec<T> t = limit<T>(x, Range<T>::gelu_zero, -Range<T>::gelu_zero);
   Vec<T> square = t * t;
   Vec<T> e = exp_of_minus<T>(t * fma(square, c3, c1));
   Vec<T> s = one / (one + e);
-  Vec<T> slope = fma(square, splat(static_cast<T>(3 * kGelu3)), c1);
+  Vec<T> slope = fma(square, splat(static_cast<T>(3 * gelu_3)), c1);
   Vec<T> y = fma(t * slope, (e * s) * s, s);
   return x < splat(Range<T>::gelu_zero) ? splat(static_cast<T>(0)) : y;
 }

@@ -33,22 +33,22 @@ namespace rocpy_host::gemm {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kVectorBytes = 64, kRegisters = 32;
+constexpr int vector_bytes = 64, vector_registers = 32;
 #elif defined(__AVX2__)
-constexpr int kVectorBytes = 32, kRegisters = 16;
+constexpr int vector_bytes = 32, vector_registers = 16;
 #elif defined(__aarch64__)
-constexpr int kVectorBytes = 16, kRegisters = 32;
+constexpr int vector_bytes = 16, vector_registers = 32;
 #else
-constexpr int kVectorBytes = 16, kRegisters = 16;
+constexpr int vector_bytes = 16, vector_registers = 16;
 #endif
 
-typedef float VecF __attribute__((vector_size(kVectorBytes)));
-typedef double VecD __attribute__((vector_size(kVectorBytes)));
-typedef int32_t VecI __attribute__((vector_size(kVectorBytes)));
-typedef uint32_t VecU __attribute__((vector_size(kVectorBytes)));
-typedef int64_t VecL __attribute__((vector_size(kVectorBytes)));
-typedef uint64_t VecUL __attribute__((vector_size(kVectorBytes)));
-typedef uint16_t VecH __attribute__((vector_size(kVectorBytes / 2)));
+typedef float VecF __attribute__((vector_size(vector_bytes)));
+typedef double VecD __attribute__((vector_size(vector_bytes)));
+typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
+typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
+typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
+typedef uint64_t VecUL __attribute__((vector_size(vector_bytes)));
+typedef uint16_t VecH __attribute__((vector_size(vector_bytes / 2)));
 
 struct F16 {
   uint16_t bits;
@@ -64,26 +64,26 @@ struct Vector<float> {
   using V = VecF;
   using I = VecI;
   using U = VecU;
-  static constexpr int lanes = kVectorBytes / 4;
+  static constexpr int lanes = vector_bytes / 4;
 };
 template <>
 struct Vector<double> {
   using V = VecD;
   using I = VecL;
   using U = VecUL;
-  static constexpr int lanes = kVectorBytes / 8;
+  static constexpr int lanes = vector_bytes / 8;
 };
 template <>
 struct Vector<int32_t> {
   using V = VecI;
   using I = VecI;
   using U = VecU;
-  static constexpr int lanes = kVectorBytes / 4;
+  static constexpr int lanes = vector_bytes / 4;
 };
 template <class T>
 using Vec = typename Vector<T>::V;
 template <class T>
-constexpr int kLanes = Vector<T>::lanes;
+constexpr int vector_lanes = Vector<T>::lanes;
 
 template <class To, class From>
 ROCPY_INLINE To cast(From from) {
@@ -234,7 +234,7 @@ ROCPY_INLINE __m128 upper_half(VecF v) { return _mm256_extractf128_ps(v, 1); }
 ROCPY_INLINE __m128d upper_half(VecD v) { return _mm256_extractf128_pd(v, 1); }
 template <class T, class V>
 ROCPY_INLINE void store_halves(T *p, V v, int count) {
-  constexpr int half = kLanes<T> / 2;
+  constexpr int half = vector_lanes<T> / 2;
   if (count >= 2 * half) return store(p, v);
   if (count < half) return store_pair(p, lower_half(v), count);
   const auto lower = lower_half(v);
@@ -246,13 +246,13 @@ ROCPY_INLINE void store_part(double *p, VecD v, int count) { store_halves(p, v, 
 #endif
 template <class E>
 ROCPY_INLINE auto load_part(const E *p, int count) {
-  E whole[kVectorBytes / 4] = {};
+  E whole[vector_bytes / 4] = {};
   for (int i = 0; i < count; i++) whole[i] = p[i];
   return load(whole);
 }
 template <class E, class V>
 ROCPY_INLINE void store_part(E *p, V v, int count) {
-  E whole[kVectorBytes / 4];
+  E whole[vector_bytes / 4];
   store(whole, v);
   for (int i = 0; i < count; i++) p[i] = whole[i];
 }
@@ -325,11 +325,11 @@ ROCPY_INLINE void transpose_halves(VecD (&r)[4]) {
 #endif
 
 template <class T>
-ROCPY_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
+ROCPY_INLINE void transpose(Vec<T> (&rows)[vector_lanes<T>]) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
   if constexpr (!std::is_same_v<T, int32_t>) return transpose_halves(rows);
 #endif
-  constexpr int lanes = kLanes<T>;
+  constexpr int lanes = vector_lanes<T>;
   ROCPY_UNROLL
   for (int round = 1; round < lanes; round *= 2) {
     Vec<T> next[lanes];
@@ -346,9 +346,9 @@ ROCPY_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
 // The sum of the lanes: halves are added until one is left.
 template <class T>
 ROCPY_INLINE T sum_lanes(Vec<T> v) {
-  T part[kLanes<T>];
+  T part[vector_lanes<T>];
   __builtin_memcpy(part, &v, sizeof v);
-  for (int half = kLanes<T> / 2; half > 0; half /= 2) {
+  for (int half = vector_lanes<T> / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; i++) part[i] += part[i + half];
   }
   return part[0];

@@ -12,6 +12,9 @@
 
 namespace rocpy_host::lt {
 
+// Of the last object that was created or changed, whatever its type: no two states of objects have the same revision.
+inline std::atomic<uint64_t> last_revision{0};
+
 // Slots are recycled but never given back to the system, so looking at a destroyed object is safe and finds it dead.
 // Everything is lock-free: a child forked while another thread creates an object is not left with a held lock.
 template <class T>
@@ -31,6 +34,7 @@ class Pool {
     Slot *slot = slot_at(index);
     slot->index = index;
     T *object = ::new (static_cast<void *>(slot->storage)) T();
+    slot->revision = last_revision.fetch_add(1, std::memory_order_relaxed) + 1;
     slot->live.store(true, std::memory_order_release);
     return object;
   }
@@ -47,10 +51,21 @@ class Pool {
   }
 
   // The object when it is live, else null. Any pointer value may be given.
-  T *find(const void *object) const noexcept {
-    Slot *slot = slot_of(object);
-    return slot && slot->live.load(std::memory_order_acquire) ? reinterpret_cast<T *>(slot->storage) : nullptr;
+  const T *find(const void *object) const noexcept {
+    const Slot *slot = slot_of(object);
+    return slot && slot->live.load(std::memory_order_acquire) ? reinterpret_cast<const T *>(slot->storage) : nullptr;
   }
+
+  // The same for a caller that changes it: it gets a new revision.
+  T *find_to_change(const void *object) const noexcept {
+    Slot *slot = slot_of(object);
+    if (!slot || !slot->live.load(std::memory_order_acquire)) return nullptr;
+    slot->revision = last_revision.fetch_add(1, std::memory_order_relaxed) + 1;
+    return reinterpret_cast<T *>(slot->storage);
+  }
+
+  // What tells this state of a live object from every other. 0 is no revision.
+  static uint64_t revision_of(const T *object) noexcept { return reinterpret_cast<const Slot *>(object)->revision; }
 
  private:
   struct Slot {
@@ -58,6 +73,7 @@ class Pool {
     std::atomic<bool> live;
     std::atomic<uint32_t> next;  // free list: index + 1 of the next free slot
     uint32_t index;
+    uint64_t revision;
   };
 
   static constexpr uint32_t none = UINT32_MAX;

@@ -131,8 +131,9 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
     int64_t rows = by_rows ? int64_t(l.d->rows) : p.n, columns = int64_t(l.d->columns);
     int64_t ld = desc.aux_ld > 0 ? desc.aux_ld : rows;
     __int128 stride = desc.aux_batch_stride > 0 ? desc.aux_batch_stride : static_cast<__int128>(desc.aux_ld) * columns;
-    if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58)
+    if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58) {
       return HIPBLAS_STATUS_INVALID_VALUE;
+    }
     // The library takes a batch stride between m * n and ld * n, where entries overlap.
     if (columns > 1 && l.d->batch_count > 1 && stride < static_cast<__int128>(ld) * (columns - 1) + rows) {
       report(function, "entries of the aux matrix overlap: batch stride %" PRId64 ", ld %" PRId64, int64_t(stride), ld);
@@ -201,6 +202,50 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   return HIPBLAS_STATUS_SUCCESS;
 }
 
+// The problem of a plain product that this thread has translated: right as long as its descriptor and its layouts have
+// the revisions of then.
+struct Translated {
+  uint64_t revisions[5];
+  gemm::Problem problem;
+  int32_t batch;
+};
+
+void read_revisions(const MatmulDesc &desc, const Layouts &l, uint64_t *out) {
+  out[0] = matmul_descs.revision_of(&desc);
+  int next = 1;
+  for (const Layout *layout : {l.a, l.b, l.c, l.d}) out[next++] = layouts.revision_of(layout);
+}
+
+// Where this thread notes the translation of a descriptor, by its revision.
+Translated *translated_of(const MatmulDesc &desc) {
+  constexpr uint64_t most = 16;
+  static thread_local Translated noted[most];
+  return noted + matmul_descs.revision_of(&desc) % most;
+}
+
+// Scales, programs and pointers to pointers are read anew at each call.
+bool is_noted(const MatmulDesc &desc, const Call &call) {
+  return !call.empty && !call.pointer_array && !has_scales(desc) && !desc.program &&
+         desc.pointer_mode == HIPBLASLT_POINTER_MODE_HOST;
+}
+
+bool find_translated(const MatmulDesc &desc, const Layouts &l, Call *call) {
+  const Translated *noted = translated_of(desc);
+  uint64_t revisions[5];
+  read_revisions(desc, l, revisions);
+  if (std::memcmp(noted->revisions, revisions, sizeof revisions) != 0) return false;
+  call->problem = noted->problem;
+  call->batch = noted->batch;
+  return true;
+}
+
+void note_translated(const MatmulDesc &desc, const Layouts &l, const Call &call) {
+  Translated *noted = translated_of(desc);
+  read_revisions(desc, l, noted->revisions);
+  noted->problem = call.problem;
+  noted->batch = call.batch;
+}
+
 // Of D, and of the product's rows and k: D may have half of these rows.
 struct Sizes {
   uint64_t m, n, rows, k;
@@ -232,8 +277,9 @@ hipblasStatus_t check_orders(const MatmulDesc &desc, const Layouts &l, const Pro
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
   // AMD's kernels of block-scaled operands read both along k; a packed one is read as it was packed.
-  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed(l)) || op_b != HIPBLAS_OP_N || k % 32 != 0))
+  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed(l)) || op_b != HIPBLAS_OP_N || k % 32 != 0)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
       (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
@@ -299,15 +345,19 @@ bool pointer_array_conflict(const MatmulDesc &desc) {
          (desc.b_scale && desc.b_scale_mode != HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
 }
 
-hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const Layouts &l, const Operands *operands,
-                          Call *call) {
+namespace {
+
+// Everything but what an Operands holds.
+hipblasStatus_t translate_descriptors(const char *function, const MatmulDesc &desc, const Layouts &l, bool searching,
+                                      Call *call) {
   gemm::Problem &p = call->problem;
   if (l.c->type != l.d->type) return HIPBLAS_STATUS_INVALID_ENUM;
   ProductTypes types;
   if (!product_types(desc, l, &types)) return HIPBLAS_STATUS_INTERNAL_ERROR;
   int32_t op_a = desc.trans_a, op_b = desc.trans_b;
-  if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C)
+  if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   if (!batches_agree(function, l)) return HIPBLAS_STATUS_INVALID_VALUE;
   Sizes sizes{l.d->rows, l.d->columns, l.d->rows, op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows};
   call->empty = sizes.m == 0 || sizes.n == 0;
@@ -324,23 +374,40 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   if (!matrices_fit(function, desc, l, sizes, call->pointer_array)) return HIPBLAS_STATUS_INVALID_VALUE;
   set_matrices(desc, l, types, sizes, call);
 
-  status = translate_epilogue(function, desc, l, types, operands == nullptr, call);
+  status = translate_epilogue(function, desc, l, types, searching, call);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
   if (has_scales(desc)) {
-    status = translate_scales(function, desc, l, types, operands == nullptr, call);
+    status = translate_scales(function, desc, l, types, searching, call);
     if (status != HIPBLAS_STATUS_SUCCESS) return status;
   }
   if (desc.program) {
-    status = translate_program(function, desc, l, types, operands == nullptr, call);
+    status = translate_program(function, desc, l, types, searching, call);
     if (status != HIPBLAS_STATUS_SUCCESS) return status;
   }
   // Real factors by position are in the compute type; of complex and integer products there are none.
-  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 && p.compute != gemm::Type::f64)
+  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 &&
+      p.compute != gemm::Type::f64) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
-  if (!operands) {
-    p.beta = has_pairs(desc) ? 0.0 : 1.0;
-    const bool vector_by_rows = desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && l.d->order == HIPBLASLT_ORDER_ROW;
-    return vector_by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR : HIPBLAS_STATUS_SUCCESS;
+  }
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+// While algorithms are searched, alpha and beta count as 1.
+hipblasStatus_t assume_factors(const MatmulDesc &desc, const Layouts &l, Call *call) {
+  call->problem.beta = has_pairs(desc) ? 0.0 : 1.0;
+  const bool vector_by_rows = desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && l.d->order == HIPBLASLT_ORDER_ROW;
+  return vector_by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR : HIPBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const Layouts &l, const Operands *operands,
+                          Call *call) {
+  if (!operands || !find_translated(desc, l, call)) {
+    const hipblasStatus_t status = translate_descriptors(function, desc, l, operands == nullptr, call);
+    if (status != HIPBLAS_STATUS_SUCCESS || l.d->rows == 0) return status;
+    if (!operands) return assume_factors(desc, l, call);
+    if (is_noted(desc, *call)) note_translated(desc, l, *call);
   }
   if (call->empty) return HIPBLAS_STATUS_SUCCESS;
   return translate_operands(function, desc, l, *operands, call);

@@ -102,7 +102,7 @@ namespace gemm = rocpy_host::gemm;
 
 hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t desc, const rocpyExtProgram_t *program) {
   static constexpr char function[] = "rocpyExtMatmulDescSetProgram";
-  MatmulDesc *entry = matmul_descs.find(desc);
+  MatmulDesc *entry = matmul_descs.find_to_change(desc);
   if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!program) {
     entry->program.reset();
@@ -127,7 +127,7 @@ hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t de
 
 hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgramPointers(hipblasLtMatmulDesc_t desc, const void *const *inputs,
                                                                 void *const *outputs) {
-  MatmulDesc *entry = matmul_descs.find(desc);
+  MatmulDesc *entry = matmul_descs.find_to_change(desc);
   if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!entry->program) return HIPBLAS_STATUS_INVALID_VALUE;
   const gemm::Program &program = *entry->program->program;

@@ -77,10 +77,12 @@ hipblasStatus_t translate_scales(const char *function, const MatmulDesc &desc, c
   // AMD's kernels know the factors of C, D and aux for 8-bit values alone, the largest magnitude for products of such.
   bool eight_bits = is_float8(l.d->type);
   if ((desc.c_scale || desc.d_scale) && !eight_bits) return HIPBLAS_STATUS_INTERNAL_ERROR;
-  if (desc.aux_scale && (p.aux == gemm::Aux::none || gemm::bits_of(p.aux_type) != 8))
+  if (desc.aux_scale && (p.aux == gemm::Aux::none || gemm::bits_of(p.aux_type) != 8)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
-  if (desc.amax && (!types.scaled || types.compute != gemm::Type::f32 || call->pointer_array))
+  }
+  if (desc.amax && (!types.scaled || types.compute != gemm::Type::f32 || call->pointer_array)) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
   for (const void *pointer : {desc.c_scale, desc.d_scale, desc.aux_scale, static_cast<const void *>(desc.amax)}) {
     if (misaligned_float(pointer)) {
       report(function,
