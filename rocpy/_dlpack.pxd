@@ -23,6 +23,10 @@ cdef extern from "dlpack.h" nogil:
         DLPACK_FLAG_BITMASK_READ_ONLY
         DLPACK_FLAG_BITMASK_IS_COPIED
 
+    ctypedef enum DLDataTypeCode:
+        kDLComplex
+        kDLBool
+
     ctypedef struct DLDevice:
         DLDeviceType device_type
         int32_t device_id

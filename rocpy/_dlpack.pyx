@@ -174,7 +174,7 @@ cdef object describe_type(uint8_t code, uint8_t bits, uint16_t lanes):
     cdef const ArrayType* row = array_type_of_dlpack(code, bits, lanes)
     if row != NULL:
         return row.name.decode()
-    if code == 6:
+    if code == kDLBool:
         return "bool"
     kinds = {0: "int", 1: "uint", 2: "float", 3: "opaque handle", 4: "bfloat", 5: "complex", 15: "float6_e2m3fn", 16: "float6_e3m2fn",
              17: "float4_e2m1fn"}

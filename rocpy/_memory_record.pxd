@@ -3,13 +3,27 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+from rocpy._dlpack cimport DLDataType, DLDevice
 from rocpy._producers.torch_memory cimport TensorWords
+
+
+# What tells an element type from others.
+cdef struct TypeIdentity:
+    const void* descriptor  # of numpy
+    DLDataType dlpack  # of torch
+    int64_t hash  # of torch's own object, for a type that DLPack has no name for
+
+
+# Where an array of torch is.
+cdef struct DeviceIdentity:
+    DLDevice dlpack
+    int64_t hash  # as of a type
 
 
 cdef struct MemoryLayout:
     const void* data
-    int64_t type
-    int64_t device
+    TypeIdentity type
+    DeviceIdentity device
     int32_t ndim
     bint conjugated
     bint negated

@@ -10,7 +10,7 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from rocpy._dlpack cimport DLTensor, max_dims
 from rocpy._producers.torch_memory cimport read_words, words_hold
@@ -33,10 +33,9 @@ cdef int kind_of(object array) except -1:
 
 cdef int read_ndarray(cnp.ndarray array, MemoryLayout* out) except -1:
     cdef int axis
+    memset(out, 0, sizeof(MemoryLayout))
     out.data = cnp.PyArray_DATA(array)
-    out.type = <int64_t><PyObject*>cnp.PyArray_DESCR(array)
-    out.device = 0
-    out.conjugated = out.negated = False
+    out.type.descriptor = <PyObject*>cnp.PyArray_DESCR(array)
     out.ndim = cnp.PyArray_NDIM(array)
     for axis in range(min(out.ndim, max_dims)):
         out.shape[axis] = cnp.PyArray_DIMS(array)[axis]
@@ -47,13 +46,13 @@ cdef int read_ndarray(cnp.ndarray array, MemoryLayout* out) except -1:
 cdef int read_tensor(object array, MemoryLayout* out) except -1:
     cdef DLTensor tensor
     cdef int axis
-    out.conjugated = out.negated = False
+    memset(out, 0, sizeof(MemoryLayout))
     if not is_clear(array):
         out.conjugated, out.negated = array.is_conj(), array.is_neg()
     if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) == 0:
         out.data = <const char*>tensor.data + tensor.byte_offset
-        out.type = <int64_t>tensor.dtype.code << 32 | <int64_t>tensor.dtype.bits << 16 | tensor.dtype.lanes
-        out.device = <int64_t>tensor.device.device_type << 32 | tensor.device.device_id
+        out.type.dlpack = tensor.dtype
+        out.device.dlpack = tensor.device
         out.ndim = tensor.ndim
         for axis in range(min(out.ndim, max_dims)):
             out.shape[axis], out.strides[axis] = tensor.shape[axis], tensor.strides[axis]
@@ -62,7 +61,7 @@ cdef int read_tensor(object array, MemoryLayout* out) except -1:
     PyErr_Clear()
     shape, strides = tuple(array.shape), tuple(array.stride())
     out.data = <const void*><size_t>array.data_ptr()
-    out.type, out.device, out.ndim = hash(array.dtype), hash(array.device), len(shape)
+    out.type.hash, out.device.hash, out.ndim = hash(array.dtype), hash(array.device), len(shape)
     for axis in range(min(out.ndim, max_dims)):
         out.shape[axis], out.strides[axis] = shape[axis], strides[axis]
     return 0
@@ -90,7 +89,7 @@ cdef class MemoryRecord:
         if self.kind != of_numpy:
             return words_hold(self.array, self.words)
         array = <cnp.ndarray>self.array
-        if (cnp.PyArray_DATA(array) != before.data or <int64_t><PyObject*>cnp.PyArray_DESCR(array) != before.type
+        if (cnp.PyArray_DATA(array) != before.data or <PyObject*>cnp.PyArray_DESCR(array) != before.type.descriptor
                 or cnp.PyArray_NDIM(array) != before.ndim):
             return False
         shape, strides = cnp.PyArray_DIMS(array), cnp.PyArray_STRIDES(array)
@@ -124,11 +123,11 @@ cdef class MemoryRecord:
         cdef const MemoryLayout* before = &self.layout
         cdef bint empty = False
         cdef int axis
-        if now.ndim != before.ndim or now.device != before.device:
+        if now.ndim != before.ndim or not same_device(&now.device, &before.device):
             return False
         if now.conjugated != before.conjugated or now.negated != before.negated:
             return False
-        if now.type != before.type and (self.kind != of_numpy or self.array.dtype != self.dtype):
+        if not same_type(&now.type, &before.type) and (self.kind != of_numpy or self.array.dtype != self.dtype):
             return False
         for axis in range(now.ndim):
             if now.shape[axis] != before.shape[axis]:
@@ -144,6 +143,16 @@ cdef class MemoryRecord:
 
     cdef bint is_elsewhere(self, const void* read) noexcept:
         return read != self.layout.data
+
+
+cdef bint same_type(const TypeIdentity* one, const TypeIdentity* other) noexcept:
+    return (one.descriptor == other.descriptor and one.hash == other.hash and one.dlpack.code == other.dlpack.code
+            and one.dlpack.bits == other.dlpack.bits and one.dlpack.lanes == other.dlpack.lanes)
+
+
+cdef bint same_device(const DeviceIdentity* one, const DeviceIdentity* other) noexcept:
+    return (one.hash == other.hash and one.dlpack.device_type == other.dlpack.device_type
+            and one.dlpack.device_id == other.dlpack.device_id)
 
 
 cdef tuple shape_of(const MemoryLayout* layout):

@@ -29,7 +29,7 @@ cdef int32_t registered_types[64]
 cdef void fill_builtin_types():
     cdef int number
     for number in range(64):
-        registered_types[number] = -2
+        registered_types[number] = -1
     for number in range(32):
         builtin_types[number] = -1
     for number in (cnp.NPY_BYTE, cnp.NPY_SHORT, cnp.NPY_INT, cnp.NPY_LONG, cnp.NPY_LONGLONG, cnp.NPY_UBYTE, cnp.NPY_USHORT, cnp.NPY_UINT,
@@ -47,7 +47,7 @@ cdef int32_t registered_type(object array, int number):
     cdef int slot = number - NPY_USERDEF
     if slot < 0 or slot >= 64:
         return -1
-    if registered_types[slot] != -2:
+    if registered_types[slot] >= 0:
         return registered_types[slot]
     module = sys.modules.get("ml_dtypes")
     scalar = array.dtype.type

@@ -17,7 +17,8 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
 from rocpy._dlpack cimport (
-    DLTensor, array_type_of_hip, describe_type, exchange_api, fault_message, fault_misaligned, fault_none, operand_of_dltensor, provider_torch,
+    DLTensor, array_type_of_hip, describe_type, exchange_api, fault_message, fault_misaligned, fault_none, kDLComplex, operand_of_dltensor,
+    provider_torch,
 )
 
 
@@ -291,7 +292,7 @@ cdef int parse_plain(object array, Operand* out) except -1:
     if not known:
         if truth(is_neg.call_on(array)) != 0:
             return 0
-        if array_type_of_hip(out.type).code == 5 and truth(is_conj.call_on(array)) != 0:
+        if array_type_of_hip(out.type).code == kDLComplex and truth(is_conj.call_on(array)) != 0:
             return 0
         if not keys_sought:
             seek_keys()

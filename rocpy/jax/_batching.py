@@ -91,7 +91,7 @@ def _map(spec: Spec, size: int, mapped: Sequence[bool], operands: Sequence[Any])
         absent = () if rows else (-2,), () if columns else (-1,)
         return jnp.squeeze(x, (*absent[0], *absent[1]))
 
-    if len(results) == 1:
+    if not spec.row.outputs:
         return (demoted(results[0]),), (True,)
     if spec.row.aux == "store":
         return tuple(demoted(x) for x in results), (True, True)

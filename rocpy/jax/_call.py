@@ -16,7 +16,6 @@ from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.model.settings import compute_code
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax import _handler
 
@@ -179,9 +178,11 @@ def varying_axes(x: Any) -> frozenset[str]:
 
 def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     yield "epilogue", spec.epilogue
-    yield "operands", np.int32(sum(1 << position for position, x in enumerate(operands) if x is not None))
-    yield "transposed", np.int32(spec.transpose_a | spec.transpose_b << 1)
-    yield "compute", np.int32(0 if spec.compute is None else compute_code(spec.compute))
+    for name, x in zip(OPERANDS[2:], operands[2:], strict=True):  # a and b are always there
+        yield f"has_{name}", np.bool_(x is not None)
+    yield "transpose_a", np.bool_(spec.transpose_a)
+    yield "transpose_b", np.bool_(spec.transpose_b)
+    yield "compute", spec.compute or ""
     yield "alpha", np.float64(spec.alpha)
     yield "beta", np.float64(spec.beta)
     yield "options", spec.options

@@ -4,6 +4,7 @@
 
 #include <c_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ namespace rocpy {
 enum FrameOperand { frame_a, frame_b, frame_c, frame_bias, frame_aux, frame_operand_count };
 
 struct ProductFrame {
-  int32_t epilogue = -1;  // place in the table of epilogues
+  int32_t epilogue = -1;  // index in the table of epilogues
   int32_t compute = 0;    // as in a PlanSettings
   bool clamped = false;
   double low = 0.0, high = 0.0;
@@ -31,13 +32,32 @@ struct ProductFrame {
   Operand result, extra;  // extra: ndim -1 where the epilogue has one output
 };
 
-// The names of the epilogues, whose places a plan's key holds. Set once, before a handler is registered.
-inline std::vector<std::string> &frame_epilogues() {
-  static std::vector<std::string> names;
+// Names that an attribute may have as its value, and whose indices a plan's key holds. Set once, before a handler is
+// registered.
+class FrameNames {
+ public:
+  void add(const char *name) { names_.emplace_back(name); }
+  bool find(std::string_view name, int32_t *index) const {
+    const auto entry = std::find(names_.begin(), names_.end(), name);
+    if (entry == names_.end()) return false;
+    *index = static_cast<int32_t>(entry - names_.begin());
+    return true;
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+inline FrameNames &frame_epilogues() {
+  static FrameNames names;
   return names;
 }
 
-inline void add_frame_epilogue(const char *name) { frame_epilogues().emplace_back(name); }
+// The first is empty: no compute type is asked for.
+inline FrameNames &frame_computes() {
+  static FrameNames names;
+  return names;
+}
 
 // Words that stand for options in keys, by their JSON.
 class OptionWords {
@@ -142,9 +162,13 @@ bool number_of(XLA_FFI_AttrType type, const void *value, XLA_FFI_DataType wanted
   return true;
 }
 
+inline bool flag_of(XLA_FFI_AttrType type, const void *value, bool *out) {
+  return number_of(type, value, XLA_FFI_DataType_PRED, out);
+}
+
 // Reads a call; null, or why it is none of ours. Attributes that it does not know belong to another version of rocpy.
 inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out) {
-  int32_t present = -1, transposed = 0;
+  bool present[frame_operand_count] = {true, true}, transposed[frame_operand_count] = {};
   for (int64_t i = 0; i < frame->attrs.size; ++i) {
     const XLA_FFI_ByteSpan *span = frame->attrs.names[i];
     const std::string_view name(span->ptr, span->len);
@@ -152,18 +176,21 @@ inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     const void *value = frame->attrs.attrs[i];
     bool known = true;
     if (name == "epilogue") {
-      const std::string_view wanted = text_of(type, value);
-      for (size_t index = 0; index < frame_epilogues().size(); ++index) {
-        if (frame_epilogues()[index] == wanted) out->epilogue = static_cast<int32_t>(index);
-      }
+      frame_epilogues().find(text_of(type, value), &out->epilogue);
     } else if (name == "options") {
       out->options = text_of(type, value);
-    } else if (name == "operands") {
-      known = number_of(type, value, XLA_FFI_DataType_S32, &present);
-    } else if (name == "transposed") {
-      known = number_of(type, value, XLA_FFI_DataType_S32, &transposed);
+    } else if (name == "has_c") {
+      known = flag_of(type, value, &present[frame_c]);
+    } else if (name == "has_bias") {
+      known = flag_of(type, value, &present[frame_bias]);
+    } else if (name == "has_aux") {
+      known = flag_of(type, value, &present[frame_aux]);
+    } else if (name == "transpose_a") {
+      known = flag_of(type, value, &transposed[frame_a]);
+    } else if (name == "transpose_b") {
+      known = flag_of(type, value, &transposed[frame_b]);
     } else if (name == "compute") {
-      known = number_of(type, value, XLA_FFI_DataType_S32, &out->compute);
+      known = type == XLA_FFI_AttrType_STRING && frame_computes().find(text_of(type, value), &out->compute);
     } else if (name == "alpha") {
       known = number_of(type, value, XLA_FFI_DataType_F64, &out->alpha);
     } else if (name == "beta") {
@@ -181,11 +208,11 @@ inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
   int64_t next = 0;
   for (int i = 0; i < frame_operand_count; ++i) {
     out->operands[i].ndim = -1;
-    if (!(present >> i & 1)) continue;
-    if (next == frame->args.size) return "fewer arrays than the attribute operands names";
-    if (const char *fault = read_buffer(frame->args.args[next++], transposed >> i & 1, &out->operands[i])) return fault;
+    if (!present[i]) continue;
+    if (next == frame->args.size) return "fewer arrays than the attributes say";
+    if (const char *fault = read_buffer(frame->args.args[next++], transposed[i], &out->operands[i])) return fault;
   }
-  if (next != frame->args.size) return "more arrays than the attribute operands names";
+  if (next != frame->args.size) return "more arrays than the attributes say";
   if (frame->rets.size < 1 || frame->rets.size > 2) return "a number of results other than one or two";
   out->extra.ndim = -1;
   if (const char *fault = read_buffer(frame->rets.rets[0], false, &out->result)) return fault;

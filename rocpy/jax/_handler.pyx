@@ -17,8 +17,8 @@ from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, MatmulFactors, MatmulPointers, Operands, PlanKey, PlanSettings, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
-from rocpy.blaslt.front.call cimport get_ready, stages_arrays
-from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
+from rocpy.blaslt.operands._cpu_arrays cimport CpuArrays, cpu_arrays, stages_arrays
+from rocpy.blaslt.selection.tuning_state cimport knows_process_tuning, measures, process_tuning_word, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
 
 import json
@@ -29,6 +29,7 @@ from rocpy import platform
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.product_types import unit_scales
+from rocpy.blaslt.model.settings import COMPUTE_TYPES
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
@@ -68,7 +69,10 @@ cdef extern from "_frame.hpp" namespace "rocpy" nogil:
         c_bool find(string_view text, int64_t *word)
         void insert(string_view text, int64_t word)
     OptionWords &option_words()
-    void add_frame_epilogue(const char *name) except +
+    cppclass FrameNames:
+        void add(const char *name) except +
+    FrameNames &frame_epilogues()
+    FrameNames &frame_computes()
     const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     c_bool answers_metadata(XLA_FFI_CallFrame *frame)
     XLA_FFI_Error *frame_error(const XLA_FFI_CallFrame *frame, const char *message, int code)
@@ -83,7 +87,7 @@ cdef enum:
     xla_internal = 13
 
 cdef int _CPU = 1, _ROCM = 10  # DLDeviceType
-cdef tuple _COMPUTE_NAMES = (None, "float32", "tf32", "float64", "int32")
+cdef tuple _COMPUTE_NAMES = (None, *COMPUTE_TYPES)
 
 # What came of looking for a plan without the GIL.
 cdef enum Outcome:
@@ -258,7 +262,6 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
     cdef object options = options_of(frame)
     if outcome == not_planned:
         _core.ensure()
-        get_ready()
         tuning_word()  # read from the environment, for attempts without the GIL
         if options is not DEFAULT:
             option_words().insert(frame.options, hash(options))
@@ -324,7 +327,7 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
         if error != NULL:
             return error
     # The first product of the process chooses the platform, which takes the GIL.
-    if _core.loaded() and process_tuning_word() >= 0 and (on_device or not stages_arrays()):
+    if _core.loaded() and knows_process_tuning() and (on_device or cpu_arrays == CpuArrays.in_place):
         if on_device or abi.slot_hipGetDevice(&device) == 0:
             outcome = attempt(&frame, &operands, &key, device, stream, not on_device, &status)
             if outcome == launched:
@@ -359,7 +362,9 @@ cdef XLA_FFI_Error *on_rocm(XLA_FFI_CallFrame *call) noexcept nogil:
 
 
 for _name in EPILOGUE_NAMES:
-    add_frame_epilogue(_name.encode())
+    frame_epilogues().add(_name.encode())
+for _name in _COMPUTE_NAMES:
+    frame_computes().add((_name or "").encode())
 
 CPU_HANDLER = PyCapsule_New(<void *>&on_cpu, NULL, NULL)
 ROCM_HANDLER = PyCapsule_New(<void *>&on_rocm, NULL, NULL)

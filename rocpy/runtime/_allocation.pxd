@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Memory from HIP for Cython."""
 
+from rocpy.runtime.device cimport Generation
+
 
 cdef class Allocation:
     cdef void* data
     cdef int device
-    cdef int generation
+    cdef Generation generation
     cdef bint pinned
     cdef int free(self) except -1
 

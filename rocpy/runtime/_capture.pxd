@@ -8,7 +8,7 @@ from libcpp.vector cimport vector
 # Handles and workspaces that a graph's products use, given back with the last reference.
 cdef class Lent:
     cdef vector[size_t] contexts
-    cdef int generation
+    cdef int forks  # that led to the process which was lent them
 
 
 # What the capture of a stream into a graph keeps: objects that the graph's launches use, and what the streams were lent.

@@ -30,12 +30,12 @@ cdef class Lent:
     """Handles and workspaces that the products of a graph use; given back when neither the graph nor a launch needs them."""
 
     def __cinit__(self):
-        self.generation = _device.forks
+        self.forks = _device.forks
 
     def __dealloc__(self):
         cdef size_t i
         cdef _core.Status status
-        if self.generation != _device.forks:
+        if self.forks != _device.forks:
             return
         for i in range(self.contexts.size()):
             with nogil:

@@ -14,10 +14,14 @@ cdef int leave(int previous) except -1
 cdef int index_of(object device) except -1
 # Counts the forks that led to this process: an object made before one belongs to the parent.
 cdef int forks
-# Counts the forks, and the resets of a device, for an object of the device that is made now.
-cdef int generation_of(int device) noexcept
+# When an object of a device was made: after how many forks that led to this process, and how many resets of the device.
+cdef struct Generation:
+    int forks
+    int resets
+# That of an object which is made now.
+cdef Generation generation_of(int device) noexcept
 # Whether an object of a device is not there, or not this process's, because of a fork or a reset since it was made; and because of a reset.
-cdef bint is_lost(int generation, int device) noexcept
-cdef bint is_reset(int generation, int device) noexcept
+cdef bint is_lost(Generation generation, int device) noexcept
+cdef bint is_reset(Generation generation, int device) noexcept
 # An error for the use of such an object, by its noun.
-cdef object lost_error(str noun, int generation)
+cdef object lost_error(str noun, Generation generation)

@@ -9,7 +9,11 @@ class Memory(NamedTuple):
     free_bytes: int
     total_bytes: int
 
-def device_generation(device: int) -> int: ...
+class DeviceGeneration(NamedTuple):
+    forks: int
+    resets: int
+
+def device_generation(device: int) -> DeviceGeneration: ...
 
 @disjoint_base
 class Device:

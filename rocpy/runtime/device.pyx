@@ -12,10 +12,12 @@ cimport abi
 Memory = namedtuple("Memory", ("free_bytes", "total_bytes"))
 Memory.__doc__ = "Memory of a device: free and total, in bytes."
 
+DeviceGeneration = namedtuple("DeviceGeneration", ("forks", "resets"))
+DeviceGeneration.__doc__ = "How many forks led to this process, and how often a device was reset."
+
 cdef extern from "device_resets.hpp" namespace "rocpy" nogil:
     int device_resets(int device)
 
-cdef int _RESETS = 1 << 16  # as many resets of a device are told from forks
 forks = 0
 
 
@@ -27,26 +29,29 @@ def _count_fork():
 os.register_at_fork(after_in_child=_count_fork)
 
 
-cdef int generation_of(int device) noexcept:
-    return forks * _RESETS + device_resets(device) % _RESETS
+cdef Generation generation_of(int device) noexcept:
+    cdef Generation now
+    now.forks, now.resets = forks, device_resets(device)
+    return now
 
 
 def device_generation(int device):
-    """Return a number that changes with each fork of the process and each reset of a device: a part of the key of what lies there."""
-    return generation_of(device)
+    """Return what changes with each fork of the process and each reset of a device: a part of the key of what lies there."""
+    cdef Generation now = generation_of(device)
+    return DeviceGeneration(now.forks, now.resets)
 
 
-cdef bint is_reset(int generation, int device) noexcept:
-    return generation % _RESETS != device_resets(device) % _RESETS
+cdef bint is_reset(Generation generation, int device) noexcept:
+    return generation.resets != device_resets(device)
 
 
-cdef bint is_lost(int generation, int device) noexcept:
+cdef bint is_lost(Generation generation, int device) noexcept:
     # Forks first: a child asks the platform nothing about objects of its parent's.
-    return generation // _RESETS != forks or is_reset(generation, device)
+    return generation.forks != forks or is_reset(generation, device)
 
 
-cdef object lost_error(str noun, int generation):
-    if generation // _RESETS != forks:
+cdef object lost_error(str noun, Generation generation):
+    if generation.forks != forks:
         return ClosedError(
             f"this {noun} was created before a fork and belongs to the parent process; create a new one here"
         )

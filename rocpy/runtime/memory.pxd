@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+from rocpy.runtime.device cimport Generation
+
 
 cdef class Buffer:
     cdef void* data
@@ -16,7 +18,7 @@ cdef class Buffer:
     cdef int foreign_type  # DLPack device type of memory that was taken over; 0 for memory of our own
     cdef bint read_only_
     cdef bint closed
-    cdef int generation
+    cdef Generation generation
     cdef bint shared  # whether an array of numpy's may read it, which keeps this object
     cdef object __weakref__
     cdef int check(self) except -1

@@ -12,7 +12,10 @@ from rocpy.testing.runner import check_outputs
 
 pytestmark = pytest.mark.jax
 
-COMMON = {"transposed": 0, "compute": 0, "alpha": 1.0, "beta": 0.0, "options": ""}
+COMMON = {
+    "has_c": False, "has_bias": False, "has_aux": False, "transpose_a": False, "transpose_b": False, "compute": "",
+    "alpha": 1.0, "beta": 0.0, "options": "",
+}  # fmt: skip
 
 
 class Device:
@@ -37,9 +40,7 @@ class Device:
         """Return the results of a call, or its error."""
         given = [self.put(x)[1] for x in operands]
         places = [self.put(np.full(shape, 77, dtype)) for shape, dtype in results]
-        error = self.call(
-            given, [place for _, place in places], **{**COMMON, "operands": (1 << len(given)) - 1, **attributes}
-        )
+        error = self.call(given, [place for _, place in places], **{**COMMON, **attributes})
         if error:
             return error
         self.stream.synchronize()
@@ -86,14 +87,20 @@ def test_two_results(device, operands):
 def test_transposed_operands_are_read_as_they_lie(device, operands):
     a, b = operands
     given = [np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)]
-    check(evaluate(a, b), *device.run(given, [((9, 7), np.float32)], epilogue="default", transposed=3))
+    check(
+        evaluate(a, b),
+        *device.run(given, [((9, 7), np.float32)], epilogue="default", transpose_a=True, transpose_b=True),
+    )
 
 
 @pytest.mark.usefixtures("without_programs")
 def test_what_is_composed_is_composed_on_the_device(device, operands):
     check(evaluate(*operands, epilogue="gelu_erf"), *device.run(operands, [((9, 7), np.float32)], epilogue="gelu_erf"))
     error = device.run(
-        [np.ascontiguousarray(operands[0].T), operands[1]], [((9, 7), np.float32)], epilogue="gelu_erf", transposed=1
+        [np.ascontiguousarray(operands[0].T), operands[1]],
+        [((9, 7), np.float32)],
+        epilogue="gelu_erf",
+        transpose_a=True,
     )
     assert error[0] == 12  # UNIMPLEMENTED
     assert "UnsupportedError" in error[1]
@@ -105,8 +112,9 @@ def test_what_is_composed_is_composed_on_the_device(device, operands):
         ({"epilogue": "no"}, (9, 7), "epilogue that this version"),
         ({"epilogue": "default", "later": 1}, (9, 7), "attribute that this version"),
         ({"epilogue": "default", "alpha": 1}, (9, 7), "attribute that this version"),
-        ({"epilogue": "default", "operands": 7}, (9, 7), "fewer arrays"),
-        ({"epilogue": "default", "operands": 1}, (9, 7), "more arrays"),
+        ({"epilogue": "default", "compute": "float16"}, (9, 7), "attribute that this version"),
+        ({"epilogue": "default", "has_c": 0}, (9, 7), "attribute that this version"),
+        ({"epilogue": "default", "has_c": True}, (9, 7), "fewer arrays"),
         ({"epilogue": "default"}, (7, 9), "shapes and types of this product|out: shape"),
         ({"epilogue": "bias"}, (9, 7), "InvalidProblemError: epilogue 'bias' needs bias="),
         ({"epilogue": "default", "options": '{"copies": 1}'}, (9, 7), "InvalidProblemError: option copies"),
@@ -118,3 +126,9 @@ def test_frames_that_are_none_of_ours(attributes, result, message, device, opera
     code, text = device.run(operands, [(result, np.float32)], **attributes)
     assert code == 3  # INVALID_ARGUMENT
     assert re.search(message, text), text
+
+
+def test_an_array_that_no_attribute_names(device, operands):
+    code, text = device.run([*operands, operands[0]], [((9, 7), np.float32)], epilogue="default")
+    assert code == 3
+    assert "more arrays" in text

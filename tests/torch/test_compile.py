@@ -9,6 +9,7 @@ import rocpy
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
+modules = pytest.importorskip("compiled_modules")
 
 pytestmark = [
     pytest.mark.torch,
@@ -35,30 +36,10 @@ def model():
     )
 
 
-def step(module, x):
-    module.zero_grad()
-    y = module(x)
-    y.square().sum().backward()
-    return [y.detach(), *(p.grad.clone() for p in module.parameters())]
-
-
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_five_batch_sizes_compile_once(backend):
-    from torch._dynamo.testing import CompileCounterWithBackend
-
     module = model()
-    counter = CompileCounterWithBackend(backend)
-    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
-    for rows in (3, 2, 5, 8, 13):
-        x = torch.randn(rows, 6)
-        try:
-            found = step(compiled, x)
-        except Exception as error:
-            if backend == "inductor" and "compiler" in str(error).lower():
-                pytest.skip(f"no C++ compiler for inductor: {type(error).__name__}")
-            raise
-        torch.testing.assert_close(found, step(module, x), rtol=1e-4, atol=1e-5)
-    assert counter.frame_count == 1
+    modules.compiled_once(module, module, backend)
 
 
 def test_no_graph_break():
@@ -136,7 +117,7 @@ def test_activation_checkpointing():
 
     module = model()
     x = torch.randn(3, 6, requires_grad=True)
-    expected = step(module, x)
+    expected = modules.step(module, x)
     module.zero_grad()
     y = checkpoint(module, x, use_reentrant=False)
     y.square().sum().backward()

@@ -163,8 +163,10 @@ def rehearse(kind: str) -> int:
             (folder / path).write_text(text, encoding="utf-8")
         plugin = PLUGIN.format(folder=name)
         if addition.table:
-            tool = str(folder / "tools" / addition.table)
-            run = f"{plugin}\nimport runpy\n\nrunpy.run_path({tool!r}, run_name='__main__')\n"
+            tool = folder / "tools" / addition.table
+            # As where it is run by its path, it finds the modules beside it.
+            run = f"{plugin}sys.path.insert(0, {str(tool.parent)!r})\n"
+            run += f"import runpy\n\nrunpy.run_path({str(tool)!r}, run_name='__main__')\n"
             subprocess.run([sys.executable, "-c", run], check=True)
         if addition.builds:
             build(folder, addition.builds)

@@ -128,10 +128,16 @@ Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulA
 
 Status algo_traits(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, hipblasLtMatmulDesc_t desc,
                    hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,
-                   hipblasLtMatrixLayout_t d, uint32_t *traits) {
-  *traits = 0;
+                   hipblasLtMatrixLayout_t d, AlgoTraits *traits) {
+  *traits = AlgoTraits{};
   if (!has("rocpyExtAlgoTraits")) return Status{};
-  return status_of(table.rocpyExtAlgoTraits(handle, &algo, desc, a, b, c, d, traits), "rocpyExtAlgoTraits");
+  uint32_t bits = 0;
+  const Status status =
+      status_of(table.rocpyExtAlgoTraits(handle, &algo, desc, a, b, c, d, &bits), "rocpyExtAlgoTraits");
+  if (!status.ok()) return status;
+  traits->run_to_run = bits & ROCPY_EXT_ALGO_RUN_TO_RUN;
+  traits->batch_invariant = bits & ROCPY_EXT_ALGO_BATCH_INVARIANT;
+  return status;
 }
 
 }  // namespace rocpy

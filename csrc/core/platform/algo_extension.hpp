@@ -29,9 +29,19 @@ Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulA
 // The index of an algorithm, or -1 where it has none that is a number.
 int32_t algo_index(const hipblasLtMatmulAlgo_t &algo);
 
-// The ROCPY_EXT_ALGO_* bits. A platform that promises nothing is a success with no bits.
+// What a platform promises of an algorithm: the ROCPY_EXT_ALGO_* bits of types_extension.h, each by its name.
+struct AlgoTraits {
+  bool run_to_run = false, batch_invariant = false;
+
+  bool any() const noexcept { return run_to_run || batch_invariant; }
+  bool include(const AlgoTraits &required) const noexcept {
+    return (run_to_run || !required.run_to_run) && (batch_invariant || !required.batch_invariant);
+  }
+};
+
+// The traits of an algorithm on one problem. A platform that promises nothing is a success with none of them.
 Status algo_traits(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, hipblasLtMatmulDesc_t desc,
                    hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,
-                   hipblasLtMatrixLayout_t d, uint32_t *traits);
+                   hipblasLtMatrixLayout_t d, AlgoTraits *traits);
 
 }  // namespace rocpy

@@ -214,13 +214,13 @@ void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
 
 Status MatmulPlan::keep_algorithm(StreamContext *context, hipblasLtMatmulDesc_t desc,
                                   const hipblasLtMatmulHeuristicResult_t &result) {
-  uint32_t traits = 0;
-  if (spec_.required_traits) {
+  AlgoTraits traits;
+  if (spec_.required_traits.any()) {
     const Status status =
         algo_traits(context->handle, result.algo, desc, layout_a_, layout_b_, layout_c_, layout_d_, &traits);
     if (!status.ok()) return status;
   }
-  if ((traits & spec_.required_traits) != spec_.required_traits) return Status{};
+  if (!traits.include(spec_.required_traits)) return Status{};
   std::string name;  // stays empty where nobody tells it
   algo_name(context->handle, result.algo, &name);
   algorithms_.push_back({result.algo, result.workspaceSize, result.wavesCount, name});

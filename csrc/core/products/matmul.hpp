@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "algo_extension.hpp"
 #include "context.hpp"
 #include "spin_lock.hpp"
 #include "status.hpp"
@@ -63,7 +64,7 @@ struct MatmulSpec {
   int64_t aux_ld = 0, aux_batch_stride = 0;
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;
-  uint32_t required_traits = 0;                // ROCPY_EXT_ALGO_*: algorithms that do not promise them are left out
+  AlgoTraits required_traits;                  // algorithms that do not promise them are left out
   ScaleSet scales;                             // those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
   // Of a release without scale modes: the attributes that take the pointers of factors by row or column; 0 where modes

@@ -46,6 +46,17 @@ struct ScaleSettings {
   }
 };
 
+// What a product does about tuning. A cached plan whose choice may be out of date has another generation.
+struct TuningSettings {
+  int32_t generation = 0;  // counts what makes cached plans out of date
+  int32_t mode = 0;        // as rocpy.blaslt.selection.tuning_state numbers them
+  bool trial = false;      // planned apart from other threads
+
+  int64_t word() const {
+    return static_cast<int64_t>(field<0, 8>(mode) | field<8, 1>(trial) | field<16, 32>(generation));
+  }
+};
+
 // Built anew for each call on the stack.
 struct PlanKey {
   static constexpr int capacity = 480;  // five operands of 32 axes with shape and stride each, and a margin

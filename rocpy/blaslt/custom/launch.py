@@ -17,7 +17,7 @@ from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.errors import UnsupportedError
-from rocpy.runtime.device import device_generation
+from rocpy.runtime.device import DeviceGeneration, device_generation
 from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
 
@@ -127,7 +127,7 @@ def results_of(like: Any, shape: tuple[int, ...], dtypes: Sequence[str]) -> list
 
 
 @functools.lru_cache(maxsize=256)
-def _loaded(code: bytes, name: str, device: int, _generation: int) -> Kernel:
+def _loaded(code: bytes, name: str, device: int, _generation: DeviceGeneration) -> Kernel:
     return Module.from_code(code, device=device).kernel(name)
 
 

@@ -14,6 +14,7 @@ from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
+from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
@@ -43,17 +44,6 @@ cdef object _DEFAULT = _options.DEFAULT
 # The position of its first input in a key, behind those of the product's operands.
 cdef int _FIRST_INPUT = 6
 cdef tuple _INPUT_NAMES = tuple([f"inputs[{i}]" for i in range(24)])
-
-
-# Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
-cdef int _staged = -1
-
-
-cdef bint stages_arrays() except -1:
-    global _staged
-    if _staged < 0:
-        _staged = _staging.has_own_memory()
-    return _staged != 0
 
 
 cdef dict _BOOLEAN = {}  # by dtype: a dtype's name is slow to ask for
@@ -188,8 +178,8 @@ cdef class Call:
         if self.program.pairs and problem.n % 2:
             raise InvalidProblemError(f"{problem}: a tile program of pairs combines two columns into one, so N must be even")
         shape = result_of(problem, self.program.pairs)
-        auxiliaries = [auxiliary_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
-        auxiliaries += [auxiliary_of(OperandInfo(shape, dense_strides(shape), name), problem, shape, -1) for name in self.program.outputs]
+        auxiliaries = [input_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
+        auxiliaries += [output_of(shape, name) for name in self.program.outputs]
         with nogil:
             status = borrow_context(self.device, self.stream, &context)
         _core.check(status)
@@ -313,18 +303,17 @@ cdef tuple result_of(object problem, bint pairs):
     return (*problem.batch_shape, problem.m, problem.n // 2 if pairs else problem.n)
 
 
-cdef object auxiliary_of(object operand, object problem, tuple shape, int which):
-    """Return an array as one of the result's whole shape, in which what is repeated has stride 0."""
+cdef object input_of(object operand, object problem, tuple shape, int which):
+    """Return an input as an array of the result's whole shape, in which what is repeated has stride 0."""
     extents, strides = list(operand.shape), list(operand.strides)
-    if which >= 0:
-        # Axes that the result lacks because an operand is a vector, the input lacks too.
-        if len(problem.b.shape) == 1:
-            extents.append(1)
-            strides.append(0)
-        if len(problem.a.shape) == 1:
-            axis = max(0, len(extents) - 1)
-            extents.insert(axis, 1)
-            strides.insert(axis, 0)
+    # Axes that the result lacks because an operand is a vector, the input lacks too.
+    if len(problem.b.shape) == 1:
+        extents.append(1)
+        strides.append(0)
+    if len(problem.a.shape) == 1:
+        axis = max(0, len(extents) - 1)
+        extents.insert(axis, 1)
+        strides.insert(axis, 0)
     missing = len(shape) - len(extents)
     extents = [1] * missing + extents
     strides = [0] * missing + strides
@@ -332,8 +321,16 @@ cdef object auxiliary_of(object operand, object problem, tuple shape, int which)
         raise InvalidProblemError(
             f"inputs[{which}]: shape {operand.shape}; it must broadcast to the result's, {problem.result_shape[:-1]} + ({shape[-1]},)"
         )
-    steps = tuple([0 if e == 1 else s for e, s in zip(extents, strides)])
-    return OperandInfo(shape, steps, operand.dtype)
+    return OperandInfo(shape, repeatable(extents, strides), operand.dtype)
+
+
+cdef object output_of(tuple shape, str dtype):
+    return OperandInfo(shape, repeatable(shape, dense_strides(shape)), dtype)
+
+
+cdef tuple repeatable(object extents, object strides):
+    """Return strides, 0 along axes of one element, which may be repeated."""
+    return tuple([0 if extent == 1 else stride for extent, stride in zip(extents, strides)])
 
 
 cdef TileProgram biased(TileProgram program):

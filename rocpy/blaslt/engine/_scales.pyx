@@ -33,8 +33,9 @@ cdef Buffer number(double value, int device):
     """Return one float32 in device memory."""
     cdef float narrow = <float>value
     cdef uint32_t bits
+    cdef _device.Generation generation = _device.generation_of(device)
     memcpy(&bits, &narrow, sizeof(bits))
-    key = (device, _device.generation_of(device), bits)
+    key = (device, generation.forks, generation.resets, bits)
     buffer = _NUMBERS.get(key)
     if buffer is None:
         if len(_NUMBERS) >= _MOST_NUMBERS:

@@ -253,7 +253,7 @@ cdef int fill_outer(MatmulSpec *spec, object problem, object lowered) except -1:
 cdef bint create_plan(CachedCall *call, const MatmulSpec &spec, StreamContext *context, size_t limit, int requested) except? -1:
     """Ask the library for algorithms; returns whether it has any."""
     cdef Status status
-    if spec.required_traits and requested < _REPRODUCIBLE:
+    if spec.required_traits.any() and requested < _REPRODUCIBLE:
         requested = _REPRODUCIBLE
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
@@ -336,7 +336,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     fill_scales(&spec, problem, lowered)
     fill_attributes(&spec, version)
     fill_outer(&spec, problem, lowered)
-    spec.required_traits = _recipes.required_traits(options)
+    traits = _recipes.required_traits(options)
+    spec.required_traits.run_to_run = traits.run_to_run
+    spec.required_traits.batch_invariant = traits.batch_invariant
     wanted = 1 if own_program else _choice.candidates_wanted(problem, options, context.device)
     if not create_plan(call, spec, context, options.max_workspace_bytes, max(requested, wanted)):
         if own_program:

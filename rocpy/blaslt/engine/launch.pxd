@@ -17,6 +17,13 @@ from rocpy.runtime._context cimport StreamContext, borrow_context, library_versi
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 
+cdef extern from "algo_extension.hpp" namespace "rocpy" nogil:
+    cdef cppclass AlgoTraits:
+        c_bool run_to_run
+        c_bool batch_invariant
+        c_bool any()
+
+
 cdef extern from "matmul.hpp" namespace "rocpy" nogil:
     cdef struct LayoutSpec:
         int32_t type
@@ -61,7 +68,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         float activation_low
         float activation_high
         c_bool has_activation_arguments
-        uint32_t required_traits
+        AlgoTraits required_traits
         ScaleSet scales
         int32_t scale_mode_a
         int32_t scale_mode_b

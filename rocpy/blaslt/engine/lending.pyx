@@ -26,13 +26,13 @@ cdef class Lending:
     cdef StreamContext *context
     cdef dict before  # by thread: what it preferred when it entered, the innermost block's last
     cdef bint closing
-    cdef int generation
+    cdef int forks  # that led to the process which made it
     cdef object memory  # owns the workspace
 
     def __cinit__(self, int device, size_t stream, size_t handle=0):
         cdef Status status
         _core.ensure()
-        self.generation = _device.forks
+        self.forks = _device.forks
         self.before = {}
         with nogil:
             status = make_context(device, <hipStream_t>stream, <void *>handle, &self.context)
@@ -74,12 +74,12 @@ cdef class Lending:
         cdef StreamContext *context = self.context
         self.context = NULL
         self.memory = None
-        if context != NULL and self.generation == _device.forks:
+        if context != NULL and self.forks == _device.forks:
             with nogil:
                 status = drop_lent(context)
             _core.check(status)
         return 0
 
     def __dealloc__(self):
-        if self.context != NULL and self.generation == _device.forks:
+        if self.context != NULL and self.forks == _device.forks:
             drop_lent(self.context)

@@ -48,8 +48,15 @@ cdef extern from *:
                          double immediate) except +
     bint runs_programs() noexcept nogil
 
-cdef int _MOST = 256  # ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS, and of registers
-cdef int _MOST_INPUTS = 16, _MOST_OUTPUTS = 8
+cdef extern from "types_extension.h" nogil:
+    enum:
+        ROCPY_EXT_PROGRAM_PAIRS
+        ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS
+        ROCPY_EXT_PROGRAM_MOST_INPUTS
+        ROCPY_EXT_PROGRAM_MOST_OUTPUTS
+
+cdef int _MOST = ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS  # and of registers
+cdef int _MOST_INPUTS = ROCPY_EXT_PROGRAM_MOST_INPUTS, _MOST_OUTPUTS = ROCPY_EXT_PROGRAM_MOST_OUTPUTS
 cdef dict _BYTES = {"uint8": 8, "bool": 8}  # HIP_R_8U: of types that no product takes
 # Number and sources of each opcode by its name.
 OPCODES = {opcodes[i].name.decode(): (opcodes[i].number, opcodes[i].sources) for i in range(opcode_count)}
@@ -159,7 +166,7 @@ cdef class TileProgram:
         fresh.register_count = registers
         fresh.input_count = inputs
         fresh.output_count = <uint32_t>len(self.outputs)
-        fresh.flags = 1 if pairs else 0  # ROCPY_EXT_PROGRAM_PAIRS
+        fresh.flags = ROCPY_EXT_PROGRAM_PAIRS if pairs else 0
         self.cached = keep_program(fresh)
         if self.cached == NULL:
             raise OutOfMemoryError("no memory for a tile program")

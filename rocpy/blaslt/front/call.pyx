@@ -15,6 +15,7 @@ from rocpy.blaslt.operands._arguments cimport (
     check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
 )
+from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
@@ -33,7 +34,6 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
-from rocpy import platform
 from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
@@ -51,25 +51,11 @@ from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
-# Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
-cdef int _staged = -1
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 cdef object _USER_EPILOGUE = UserEpilogue
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
-
-
-cdef int get_ready() except -1:
-    """Learn what holds for every product of the process."""
-    global _staged
-    if _staged < 0:
-        _staged = not platform.current().host_memory
-    return 0
-
-
-cdef bint stages_arrays() noexcept nogil:
-    return _staged != 0
 
 
 cdef object product(Arguments *call):
@@ -88,7 +74,6 @@ cdef object product(Arguments *call):
     cdef DefaultVectorEnvironment environment
     environment.hold()
     _core.ensure()
-    get_ready()
     call.weight = NULL
     call.owner = call.a
     if type(<object>call.aux) is dict:
@@ -98,7 +83,7 @@ cdef object product(Arguments *call):
         _weight = read_weight(call)
     if <object>call.scales is not None:
         _prepared = prepare_blocks(call)
-    if _staged and must_be_staged(<object>call.a, (<object>call.b, <object>call.c, <object>call.bias, <object>call.aux)):
+    if stages_arrays() and must_be_staged(<object>call.a, (<object>call.b, <object>call.c, <object>call.bias, <object>call.aux)):
         return staging_step(call)
     cdef tuple held = parse_all(
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
@@ -344,7 +329,6 @@ cdef object custom_product(ProductCall call):
         from rocpy.blaslt.custom import call as _custom
     if call.algorithm is not None:
         return _custom.by_algorithm(call)
-    get_ready()
     cdef Executable executable = _custom.executable_of(call, tuning_word())
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from typing_extensions import TypeVar, disjoint_base
 
 from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, ProductArguments
+from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, NewOperands, ProductArguments
 from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
@@ -128,22 +128,7 @@ class Matmul(Generic[_Result]):
     def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = ...) -> TuningReport: ...
     def pin(self, algorithm: AnyAlgorithm) -> Algorithm: ...
     def export(self) -> dict[str, Any]: ...
-    def reset_operands(
-        self,
-        *,
-        a: ArrayLike | None = None,
-        b: ArrayLike | Weight | None = None,
-        c: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        aux: ArrayLike | dict[str, Any] | None = None,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        scale_c: Any = None,
-        scale_d: Any = None,
-        epilogue_inputs: Mapping[str, Any] | None = None,
-    ) -> None: ...
+    def reset_operands(self, **operands: Unpack[NewOperands]) -> None: ...
     def release_operands(self) -> None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...

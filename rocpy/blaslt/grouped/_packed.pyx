@@ -26,7 +26,7 @@ from rocpy.blaslt.engine.launch cimport (
     release_context, synchronize_stream, wait_if_running,
 )
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
-from rocpy.blaslt.front.call cimport get_ready, stages_arrays
+from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.front.steps cimport Step
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
@@ -73,7 +73,6 @@ cdef int finish(Status status, GroupedCall call, tuple held) except -1:
 
 cdef bint is_staged(object array) except? -1:
     _core.ensure()
-    get_ready()
     return stages_arrays() and _staging.needed(array)
 
 

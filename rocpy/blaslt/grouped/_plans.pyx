@@ -168,7 +168,7 @@ cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *ru
     cdef size_t limit = options.max_workspace_bytes
     cdef Status status
     requested = max(requested, <int>_choice.candidates_wanted(problem, options, context.device))
-    if spec.required_traits:
+    if spec.required_traits.any():
         requested = max(requested, _REPRODUCIBLE)
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocpy import platform
 from rocpy._messages.html import table
@@ -232,15 +233,31 @@ def find(requested: object, algorithms: Sequence[Algorithm], device: int) -> Alg
     return next((mine for mine in algorithms if mine.is_same(wanted)), None)
 
 
-def key_words(requested: object, device: int) -> tuple[int, int]:
+class NamedBy(enum.IntEnum):
+    """How the user names an algorithm."""
+
+    INDEX = 0
+    NAME = 1
+    RECORD = 2
+
+
+class AlgorithmKey(NamedTuple):
+    """What a plan's key holds of the algorithm that the user names."""
+
+    named_by: NamedBy
+    number: int = 0  # its index, or its id in the library
+    name: int = 0  # the hash of its name
+
+
+def key_words(requested: object, device: int) -> AlgorithmKey:
     """Return what a plan's key holds of the algorithm that the user names; one of another library is refused."""
     wanted = read(requested)
     if isinstance(wanted, int):
-        return -1 - wanted, 0
+        return AlgorithmKey(NamedBy.INDEX, number=wanted)
     if isinstance(wanted, str):
-        return 0, hash(wanted)
+        return AlgorithmKey(NamedBy.NAME, name=hash(wanted))
     check_origin(wanted, device)
-    return 1 + wanted.id, hash(wanted.name)
+    return AlgorithmKey(NamedBy.RECORD, wanted.id, hash(wanted.name))
 
 
 def missing(requested: object, offered: Sequence[Algorithm]) -> InvalidProblemError:

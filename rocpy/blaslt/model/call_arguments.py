@@ -16,6 +16,7 @@ from rocpy.blaslt.model.epilogues import (
     UserEpilogue,
 )
 from rocpy.blaslt.model.options import Options, OptionsDict, options
+from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
 AnyAlgorithm: TypeAlias = Algorithm | Mapping[str, Any] | int | str
@@ -45,6 +46,23 @@ class ProductArguments(TypedDict, total=False):
     compute: ComputeName | None
     options: AnyOptions | None
     stream: StreamLike | None
+
+
+class NewOperands(TypedDict, total=False):
+    """What ``reset_operands`` puts in the place of what a product had."""
+
+    a: ArrayLike | None
+    b: ArrayLike | WeightOperand | None
+    c: ArrayLike | None
+    bias: ArrayLike | None
+    aux: ArrayLike | dict[str, Any] | None
+    alpha: complex | None
+    beta: complex | None
+    scale_a: Any
+    scale_b: Any
+    scale_c: Any
+    scale_d: Any
+    epilogue_inputs: Mapping[str, Any] | None
 
 
 class ExplainedArguments(ProductArguments, total=False):

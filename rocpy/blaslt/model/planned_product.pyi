@@ -2,15 +2,16 @@
 # Types of what every planned product is; planned_product.pyx has the documentation.
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from typing_extensions import disjoint_base
 
 from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.call_arguments import AnyAlgorithm
+from rocpy.blaslt.model.call_arguments import AnyAlgorithm, NewOperands
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
+from rocpy.typing import ArrayLike, StreamLike
 
 __all__ = ["PlannedProduct"]
 
@@ -65,23 +66,10 @@ class PlannedProduct:
     def pin(self, algorithm: AnyAlgorithm) -> Algorithm: ...
     def select(self, algorithms: list[Algorithm], rank: int) -> None: ...
     def prepare(self) -> None: ...
-    def execute(self, *, out: Any = None, algorithm: AnyAlgorithm | None = None, stream: Any = None) -> Any: ...
-    def reset_operands(
-        self,
-        *,
-        a: Any = None,
-        b: Any = None,
-        c: Any = None,
-        bias: Any = None,
-        aux: Any = None,
-        alpha: Any = None,
-        beta: Any = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        scale_c: Any = None,
-        scale_d: Any = None,
-        epilogue_inputs: Mapping[str, Any] | None = None,
-    ) -> None: ...
+    def execute(
+        self, *, out: ArrayLike | None = None, algorithm: AnyAlgorithm | None = None, stream: StreamLike | None = None
+    ) -> Any: ...
+    def reset_operands(self, **operands: Unpack[NewOperands]) -> None: ...
     def release_operands(self) -> None: ...
     def check_open(self) -> None: ...
     def close(self) -> None: ...

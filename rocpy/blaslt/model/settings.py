@@ -13,7 +13,9 @@ from rocpy.errors import InvalidProblemError
 ARRAYS = ("a", "b", "c", "bias", "aux", "out")
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
-_COMPUTE_CODES = {"float32": 1, "tf32": 2, "float64": 3, "int32": 4}  # 0: none is asked for
+# Compute types that may be asked for.
+COMPUTE_TYPES = ("float32", "tf32", "float64", "int32")
+_COMPUTE_CODES = {name: code for code, name in enumerate(COMPUTE_TYPES, 1)}  # 0: none is asked for
 
 
 def compute_code(compute: object) -> int:

@@ -10,6 +10,7 @@ from rocpy.blaslt.model.planned_product cimport PlannedProduct
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
+from rocpy.runtime.device cimport Generation
 
 
 # Algorithms that are asked for: first few, since hipBLASLt walks its whole library when asked for more than it ranked, which takes
@@ -31,7 +32,8 @@ cdef class Planned(PlannedProduct):
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint busy, released
-    cdef int device, generation  # of the operands that it took, and of that device then
+    cdef int device  # of the operands that it took
+    cdef Generation generation  # of that device then
     cdef Weight weight  # the user's b, or None where that is an array
     cdef WeightSnapshot taken  # what was read of it when its operands were taken
     cdef bint weight_bias  # the bias is the one that the Weight carries

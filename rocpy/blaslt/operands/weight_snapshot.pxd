@@ -5,6 +5,7 @@ cimport cython
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.runtime.device cimport Generation
 
 
 cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
@@ -16,7 +17,7 @@ cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
 # Owns one PackedWeight.
 cdef class PackedMemory:
     cdef PackedWeight *weight
-    cdef int generation
+    cdef int forks  # that led to the process which packed it
 
 
 # Never changed once read_weight() returns it.
@@ -36,7 +37,8 @@ cdef class WeightSnapshot(WeightOperand):
     cdef object version, scale_version  # of source and scale, None for arrays without
     cdef bint of_torch  # tensors are among them, which optimizers change
     cdef bint copied  # products read a copy of the source, packed or not
-    cdef int device, generation  # where products read it, and of that device then
+    cdef int device  # where products read it
+    cdef Generation generation  # of that device then
     cdef unsigned long epoch  # that of sources_may_have_changed() before it was read
     cdef object checksum  # in debug mode, of what is copied
 

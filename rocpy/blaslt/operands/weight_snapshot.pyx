@@ -68,7 +68,7 @@ cdef class PackedMemory:
         cdef Status status
         cdef PackedWeight *weight = self.weight
         # A child process after a fork has no part in its parent's memory.
-        if weight == NULL or self.generation != _device.forks:
+        if weight == NULL or self.forks != _device.forks:
             return
         with nogil:  # the device's queued work is waited for, and may need the GIL
             status = weight.release()
@@ -342,7 +342,7 @@ cdef int pack(WeightSnapshot snapshot, Operand *view, PackSpec *spec) except -1:
     if packs:
         snapshot.memory = PackedMemory.__new__(PackedMemory)
         snapshot.memory.weight = packed
-        snapshot.memory.generation = _device.forks
+        snapshot.memory.forks = _device.forks
         snapshot.packed = True
         view.data = packed.data()
         view.strides[0], view.strides[1] = view.shape[1], 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocpy import dtypes, platform
 from rocpy.blaslt.model.algorithms import Algorithm
@@ -155,9 +155,16 @@ def _has_blocks(problem: Problem) -> bool:
 _EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
 
 
-def required_traits(options: Options) -> int:
-    """Return what an algorithm must promise under these options, as bits of ROCPY_EXT_ALGO_*."""
-    return {False: 0, True: 1, "batch": 3}[options.reproducible]
+class AlgorithmTraits(NamedTuple):
+    """What a platform promises of an algorithm; csrc/abi/types_extension.h says what that is."""
+
+    run_to_run: bool
+    batch_invariant: bool
+
+
+def required_traits(options: Options) -> AlgorithmTraits:
+    """Return what an algorithm must promise under these options."""
+    return AlgorithmTraits(run_to_run=bool(options.reproducible), batch_invariant=options.reproducible == "batch")
 
 
 def check_reproducible(problem: Problem, options: Options) -> None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from cpython.ref cimport Py_XDECREF, PyObject
+from libc.stdint cimport int32_t
+from libcpp cimport bool as c_bool
 
 from rocpy import platform
 from rocpy.errors import InvalidProblemError
@@ -16,16 +18,22 @@ from rocpy.errors import InvalidProblemError
 cdef extern from "Python.h":
     int PyContextVar_Get(object variable, PyObject *default, PyObject **value) except -1
 
+cdef extern from "plan_key.hpp" namespace "rocpy" nogil:
+    cppclass TuningSettings:
+        int32_t generation
+        int32_t mode
+        c_bool trial
+        int64_t word()
+
 # Nothing; take what was measured; measure what was not.
 OFF, USE, MEASURE = 0, 1, 2
-cdef int _MODES = 3
 
 # -1: the environment's.
 cdef int _process_mode = -1
 # -1: not read yet.
 cdef int _environment_mode = -1
 # Counts what makes cached plans out of date: a record stored, another mode, a recorder that wants to see every problem.
-cdef int64_t _generation = 0
+cdef int32_t _generation = 0
 # Whether a thread or task of this process ever had a mode of its own, or planned apart.
 cdef bint _overridden = False
 cdef object _override = ContextVar("rocpy_autotune", default=-1)
@@ -57,8 +65,9 @@ cdef int own_mode() except -1:
 
 
 cdef inline int64_t word_of(bint on_trial, int mode) noexcept nogil:
-    """Return a number of its own for each generation, mode, and whether a product is only tried."""
-    return (_generation * 2 + on_trial) * _MODES + mode
+    cdef TuningSettings settings
+    settings.generation, settings.mode, settings.trial = _generation, mode, on_trial
+    return settings.word()
 
 
 cdef int64_t tuning_word() except -1:
@@ -66,9 +75,11 @@ cdef int64_t tuning_word() except -1:
     return word_of(on_trial, own_mode())
 
 
+cdef bint knows_process_tuning() noexcept nogil:
+    return _environment_mode >= 0
+
+
 cdef int64_t process_tuning_word() noexcept nogil:
-    if _environment_mode < 0:
-        return -1
     return word_of(False, _process_mode if _process_mode >= 0 else _environment_mode)
 
 

@@ -64,7 +64,7 @@ def start_shrink(Handle self not None, Handle child not None, excluded, bint abo
     """Begin the handle of a communicator without some ranks (ncclCommShrink); `finish_child` waits for it."""
     cdef int code, count = len(excluded)
     cdef int ranks[1024]
-    cdef int flags = 1 if abort else 0
+    cdef int flags = abi.NCCL_SHRINK_ABORT if abort else abi.NCCL_SHRINK_DEFAULT
     cdef double seconds = self.seconds_of(timeout_s)
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommShrink", "2.27")

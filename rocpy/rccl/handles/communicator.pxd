@@ -29,7 +29,7 @@ cdef class Handle:
     # How long finalizing may take, and when it is given up; 0 before it began.
     cdef double patience_s, end_by
     cdef bint closed, aborted, revoked, has_patience, uses_cpu_memory
-    cdef int generation
+    cdef int forks  # that led to the process which joined
     cdef Record* ring
     # Calls that were made, and those that the platform took.
     cdef uint64_t noted, taken

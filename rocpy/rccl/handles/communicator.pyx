@@ -46,7 +46,7 @@ cdef class PreMulSum:
 
     def close(self):
         """Release the operator (ncclRedOpDestroy); an operator that is still in use is released afterwards."""
-        if self.is_open and not self.owner.closed and self.owner.generation == _device.forks:
+        if self.is_open and not self.owner.closed and self.owner.forks == _device.forks:
             abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
         self.is_open = False
 
@@ -116,7 +116,7 @@ cdef class Handle:
         return 0
 
     cdef int adopt(self) except -1:
-        self.closed, self.generation = False, _device.forks
+        self.closed, self.forks = False, _device.forks
         handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
         self.uses_cpu_memory = current_platform().host_memory
@@ -153,7 +153,7 @@ cdef class Handle:
                 "this Communicator has been closed, finalized or aborted" if self.nranks != 0 else
                 "this Communicator does not exist until its group ends, or could not be created"
             )
-        if self.generation != _device.forks:
+        if self.forks != _device.forks:
             raise ClosedError(
                 "this Communicator was created before a fork and belongs to the parent process; create a new one here"
             )
@@ -384,7 +384,7 @@ cdef class Handle:
         cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
         cdef uint64_t begin, end
         cdef Record* one
-        cdef bint tells = self.comm != NULL and self.generation == _device.forks and has("rocpyExtCommTimes")
+        cdef bint tells = self.comm != NULL and self.forks == _device.forks and has("rocpyExtCommTimes")
         rows = []
         for i in range(first, self.noted):
             one = &self.ring[i % TRACE_LENGTH]
@@ -433,7 +433,7 @@ cdef class Handle:
         if self.closed:
             return
         self.closed = self.aborted = True
-        if self.generation != _device.forks:
+        if self.forks != _device.forks:
             return
         with nogil:
             code = <int>abi.slot_ncclCommAbort(self.comm)

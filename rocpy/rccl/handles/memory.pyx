@@ -54,7 +54,7 @@ cdef class Registration:
         cdef void* handle = self.handle
         self.handle = NULL
         self.owners = None
-        if handle != NULL and not self.comm.closed and self.comm.generation == _device.forks:
+        if handle != NULL and not self.comm.closed and self.comm.forks == _device.forks:
             abi.ncclCommDeregister(self.comm.comm, handle)
 
     def __reduce__(self):
@@ -68,7 +68,8 @@ cdef class Memory:
     """What ncclMemAlloc gave, until the last array that uses it lets go."""
 
     cdef void* data
-    cdef int device, generation
+    cdef int device
+    cdef _device.Generation generation
     cdef Registration registration
 
     def __cinit__(self):
@@ -205,7 +206,7 @@ cdef class WindowHandle:
         cdef ncclWindow_t window = self.window
         self.window = NULL
         self.owners = None
-        if window != NULL and not self.comm.closed and self.comm.generation == _device.forks:
+        if window != NULL and not self.comm.closed and self.comm.forks == _device.forks:
             abi.ncclCommWindowDeregister(self.comm.comm, window)
 
     @property

@@ -165,11 +165,12 @@ def error_of(
     ranks = failure.get("ranks", [])
     if kind == "mismatch":
         return CollectiveMismatchError(message, signatures=failure["signatures"], **facts)
-    if code == 8:
+    error = CLASSES.get(code)
+    if error is CollectiveTimeoutError:
         return CollectiveTimeoutError(message, waiting_for=ranks, **facts)
-    if code == 6:
+    if error is RemoteError:
         facts["rank"] = ranks[0] if ranks else None
         return RemoteError(message, **facts)
-    if code in CLASSES:
-        return CLASSES[code](message, **facts)
+    if error is not None:
+        return error(message, **facts)
     return LibraryError(message, library="rccl", status=code, status_name=NAMES.get(code))

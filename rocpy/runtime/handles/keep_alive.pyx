@@ -23,18 +23,18 @@ cdef class _Held:
     """Objects that a stream uses until an event."""
 
     cdef hipEvent_t event
-    cdef tuple generation  # the device, and its generation
+    cdef tuple owner  # of the event: the device, and the forks and resets before it was created
     cdef object objects
 
 
-# By (device, handle): what each stream holds, oldest first; and by device and its generation: events to use again.
+# By (device, handle): what each stream holds, oldest first; and by their owner: events to use again.
 cdef dict held_by_stream = {}
 cdef dict spare_events = {}
 
 
-cdef hipEvent_t take_event(int device, tuple generation) except? NULL:
+cdef hipEvent_t take_event(int device, tuple owner) except? NULL:
     cdef hipEvent_t event = NULL
-    spare = spare_events.get(generation)
+    spare = spare_events.get(owner)
     if spare:
         return <hipEvent_t><size_t>spare.pop()
     previous = _device.enter(device)
@@ -47,19 +47,21 @@ cdef hipEvent_t take_event(int device, tuple generation) except? NULL:
 
 cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
     cdef _Held held
+    cdef _device.Generation generation
     release_finished()
+    generation = _device.generation_of(device)
     key = (device, <size_t>stream)
     held = _Held()
-    held.generation = (device, _device.generation_of(device))
+    held.owner = (device, generation.forks, generation.resets)
     held.objects = objects
-    held.event = take_event(device, held.generation)
+    held.event = take_event(device, held.owner)
     try:
         abi.hipEventRecord(held.event, stream)
     except BaseException:
         # Without an event nobody would know when the stream is done with the objects: wait for it.
         with nogil:
             abi.slot_hipStreamSynchronize(stream)
-        spare_events.setdefault(held.generation, []).append(<size_t>held.event)
+        spare_events.setdefault(held.owner, []).append(<size_t>held.event)
         raise
     queue = held_by_stream.get(key)
     if queue is None:
@@ -98,7 +100,7 @@ cdef int drop_finished() except -1:
                 abi.slot_hipGetLastError()
                 break
             queue.popleft()
-            spare_events.setdefault(held.generation, []).append(<size_t>held.event)
+            spare_events.setdefault(held.owner, []).append(<size_t>held.event)
             dropped.append(held.objects)
         if queue is not None and not queue:
             held_by_stream.pop(key, None)

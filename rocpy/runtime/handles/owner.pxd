@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Owner for Cython: what every noun with one object of HIP's shares."""
 
+from rocpy.runtime.device cimport Generation
+
 
 cdef class Owner:
     cdef readonly int device_index
     cdef bint closed
-    cdef int generation
+    cdef Generation generation
     cdef object __weakref__
     # The object is there: it is this process's to give back until close().
     cdef void opened(self) noexcept

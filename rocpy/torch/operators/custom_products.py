@@ -80,10 +80,11 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         results = below(a, b, c, list(inputs), names, whole.to_json(), *settings)
         ctx.set_materialize_grads(False)
         ctx.expression, ctx.settings, ctx.names = expression, settings, names
+        ctx.has_product = whole is not expression  # as the last result
         ctx.c_shape = None if c is None else c.shape
         saved = [value if name in gradient.saved else None for name, value in zip(names, inputs, strict=True)]
         ctx.likes = [(value.shape, value.dtype) for value in inputs]
-        ctx.save_for_backward(a, b, results[-1] if whole is not expression else None, *saved)
+        ctx.save_for_backward(a, b, results[-1] if ctx.has_product else None, *saved)
         return tuple(results)
 
     @staticmethod
@@ -113,7 +114,7 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             d = derived.pop("x", None)
         for index, name in enumerate(ctx.names):
             gradients[7 + index] = derived.get(name)
-        if len(grads) > count and grads[-1] is not None:
+        if ctx.has_product and grads[-1] is not None:
             d = grads[-1] if d is None else d + grads[-1]
         if d is None:
             return tuple(gradients)

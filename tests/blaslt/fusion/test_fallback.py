@@ -9,6 +9,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+from epilogue_shapes import SHAPES
 
 import rocpy
 from rocpy.blaslt import supported
@@ -36,14 +37,6 @@ COMPOSED = tuple(
 HAS_BIAS_STRIDE = number_of("attribute", "BIAS_BATCH_STRIDE", RELEASE) is not None
 # With a result alone.
 SIMPLE = tuple(name for name in COMPOSED if EPILOGUES[name].aux == "none")
-SHAPES = (
-    {"layout": "nn"},
-    {"layout": "tt", "alpha": 0.75, "beta": -0.5},
-    {"layout": "xr"},
-    {"batch_a": (3,), "batch_b": (3,), "bias": "batch"},
-    {"batch_a": (2, 1), "batch_b": (1, 3)},
-    {"bias": "column"},
-)
 
 
 def composed_cases():

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from epilogue_shapes import SHAPES
 
 import rocpy
 from rocpy.blaslt.model.epilogues import EPILOGUES
@@ -11,14 +12,6 @@ from rocpy.testing.cases import DTYPES
 from tests.support.presented import is_native
 
 FUSED = tuple(name for name, row in EPILOGUES.items() if row.program)
-SHAPES = (
-    {"layout": "nn"},
-    {"layout": "tt", "alpha": 0.75, "beta": -0.5},
-    {"layout": "xr"},
-    {"batch_a": (3,), "batch_b": (3,), "bias": "batch"},
-    {"batch_a": (2, 1), "batch_b": (1, 3)},
-    {"bias": "column"},
-)
 
 
 def fused_cases():

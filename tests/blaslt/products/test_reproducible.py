@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import subprocess
@@ -148,19 +149,19 @@ def test_what_cannot_be_promised_is_refused(without_programs):
     assert bits(one) == bits(two)
 
 
-def test_a_platform_that_promises_nothing(monkeypatch):
-    from rocpy.blaslt.selection import recipes as _recipes
+def test_a_platform_that_promises_nothing(platform_functions, fresh_plan_cache):
+    @ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 8)
+    def nothing(*arguments):
+        ctypes.c_uint32.from_address(arguments[-1]).value = 0
+        return 0
 
-    # A bit that no platform knows: what a library without the row answers to every question.
-    monkeypatch.setattr(_recipes, "required_traits", lambda options: 1 << 30 if options.reproducible else 0)
-    rocpy.plan_cache.clear()
     a = np.ones((3, 3))
-    for value in (True, "batch"):
-        with pytest.raises(rocpy.UnsupportedError, match=f"guarantees reproducible={value!r}"):
-            rocpy.matmul(a, a, options={"reproducible": value})
-        assert not supported("float32", options={"reproducible": value})
-    rocpy.plan_cache.clear()
-    assert rocpy.matmul(a, a)[0, 0] == 3.0
+    with platform_functions.replaced({"rocpyExtAlgoTraits": nothing}):
+        for value in (True, "batch"):
+            with pytest.raises(rocpy.UnsupportedError, match=f"guarantees reproducible={value!r}"):
+                rocpy.matmul(a, a, options={"reproducible": value})
+            assert not supported("float32", options={"reproducible": value})
+        assert rocpy.matmul(a, a)[0, 0] == 3.0
 
 
 SCRIPT = """

@@ -78,9 +78,9 @@ void each_algorithm_by_name_and_index() {
     CHECK_EQUAL(ask(p.handle, p.desc, &one, p.a, p.b, &one, p.c, p.c, again, workspace), HIPBLAS_STATUS_SUCCESS);
     CHECK_EQUAL(workspace, result.workspaceSize);
 
-    uint32_t traits = 0;
+    AlgoTraits traits;
     CHECK(algo_traits(p.handle, again, p.desc, p.a, p.b, p.c, p.c, &traits).ok());
-    CHECK(traits & ROCPY_EXT_ALGO_RUN_TO_RUN);
+    CHECK(traits.run_to_run);
 
     // It runs, with its own workspace and no less.
     std::string memory(size_t{4} * (256 * 512 + 512 * 192 + 256 * 192), '\0'), scratch(workspace + 1, '\0');
@@ -112,9 +112,9 @@ void what_is_not_there() {
   CHECK_EQUAL(ask(p.handle, nullptr, &one, p.a, p.b, &one, p.c, p.c, algo, workspace), HIPBLAS_STATUS_NOT_INITIALIZED);
   // Layouts that do not fit each other.
   CHECK(ask(p.handle, p.desc, &one, p.b, p.a, &one, p.c, p.c, p.results[0].algo, workspace) != HIPBLAS_STATUS_SUCCESS);
-  uint32_t traits = 1;
+  AlgoTraits traits{true, true};
   CHECK(!algo_traits(p.handle, algo, p.desc, p.a, p.b, p.c, p.c, &traits).ok());
-  CHECK_EQUAL(traits, 0);
+  CHECK(!traits.any());
 }
 
 void every_function_by_its_symbol() {

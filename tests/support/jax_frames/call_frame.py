@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes as c
 
-TYPES = {"float32": 11, "float64": 12, "bfloat16": 16, "int32": 4, "float16": 10}
+TYPES = {"bool": 1, "float32": 11, "float64": 12, "bfloat16": 16, "int32": 4, "float16": 10}
+# By the type of an attribute's value: the types in C and of XLA.
+SCALARS = {bool: (c.c_bool, "bool"), int: (c.c_int32, "int32"), float: (c.c_double, "float64")}
 POINTER, SIZE = c.c_void_p, c.c_size_t
 BASE = [("struct_size", SIZE), ("extension", POINTER)]
 
@@ -109,8 +111,9 @@ class Caller:
             if isinstance(value, str):
                 text = value.encode()
                 return 4, Span(text, len(text))
-            retained.append(c.c_double(value) if isinstance(value, float) else c.c_int32(value))
-            return 3, Scalar(TYPES["float64" if isinstance(value, float) else "int32"], c.addressof(retained[-1]))
+            kind, dtype = SCALARS[type(value)]
+            retained.append(kind(value))
+            return 3, Scalar(TYPES[dtype], c.addressof(retained[-1]))
 
         names = [Span(name.encode(), len(name)) for name in sorted(attributes)]
         values = [value_of(attributes[name]) for name in sorted(attributes)]

@@ -5,11 +5,11 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import threading
 import time
 import traceback
 
 import numpy as np
+from rank_threads import on_rank_threads
 
 DEADLINE_S = 60.0
 
@@ -19,27 +19,21 @@ def on_threads(nranks, body, *, timeout_s=20.0):
     from rocpy import rccl
 
     ident = rccl.UniqueId.make()
-    results = [None] * nranks
+    return on_rank_threads(nranks, lambda rank: _answer(body, rank, nranks, ident, timeout_s), DEADLINE_S)
 
-    def run(rank):
-        try:
-            comm = rccl.Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s)
-            try:
-                results[rank] = body(comm)
-            except BaseException:
-                comm.abort()
-                raise
-            comm.close()
-        except BaseException as error:
-            results[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(nranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    assert not any(thread.is_alive() for thread in threads), "a rank hangs"
-    return results
+def _answer(body, rank, nranks, ident, timeout_s):
+    """What body(comm) returns on a rank of a new communicator, which is closed, or aborted where it raises."""
+    from rocpy import rccl
+
+    comm = rccl.Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s)
+    try:
+        answer = body(comm)
+    except BaseException:
+        comm.abort()
+        raise
+    comm.close()
+    return answer
 
 
 def good(results):
@@ -53,17 +47,8 @@ def good(results):
 
 
 def _process(body, rank, nranks, ident, timeout_s, connection):
-    from rocpy import rccl
-
     try:
-        comm = rccl.Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s)
-        try:
-            answer = body(comm)
-        except BaseException:
-            comm.abort()
-            raise
-        comm.close()
-        connection.send(answer)
+        connection.send(_answer(body, rank, nranks, ident, timeout_s))
     except BaseException as error:
         try:
             connection.send(error)

@@ -3,7 +3,8 @@
 
 import datetime as dt
 import multiprocessing
-import threading
+
+from rank_threads import on_rank_threads
 
 DEADLINE_S = 100.0
 
@@ -15,27 +16,18 @@ def on_groups(size, body, *, timeout_s=20.0):
     from rocpy.torch.process_group.backend import create
 
     store = dist.HashStore()
-    results = [None] * size
 
     def run(rank):
+        group = create(store, rank, size, dt.timedelta(seconds=timeout_s))
         try:
-            group = create(store, rank, size, dt.timedelta(seconds=timeout_s))
-            try:
-                results[rank] = body(group, rank)
-            except BaseException:
-                group.abort()
-                raise
-            group.shutdown()
-        except BaseException as error:
-            results[rank] = error
+            answer = body(group, rank)
+        except BaseException:
+            group.abort()
+            raise
+        group.shutdown()
+        return answer
 
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    assert not any(thread.is_alive() for thread in threads), "a rank hangs"
-    return results
+    return on_rank_threads(size, run, DEADLINE_S)
 
 
 def _serve(rank, size, connection):

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
+modules = pytest.importorskip("compiled_modules")
 
 pytestmark = [
     pytest.mark.torch,
@@ -64,13 +65,6 @@ def pair():
     torch._dynamo.reset()
 
 
-def step(module, x):
-    module.zero_grad()
-    y = module(x)
-    y.square().sum().backward()
-    return [y.detach(), *(p.grad.clone() for p in module.parameters())]
-
-
 def test_no_graph_break(pair):
     _, ours = pair
     found = torch._dynamo.explain(ours)(torch.randn(3, 6))
@@ -85,23 +79,10 @@ def test_no_graph_break(pair):
     [("aot_eager", 0), ("rocpy", 3), pytest.param("inductor", 0, marks=pytest.mark.slow)],
 )
 def test_five_batch_sizes_compile_once(backend, activations, pair):
-    from torch._dynamo.testing import CompileCounterWithBackend
-
     theirs, ours = pair
-    counter = CompileCounterWithBackend(backend)
-    compiled = torch.compile(ours, fullgraph=True, dynamic=True, backend=counter)
-    for rows in (3, 2, 5, 8, 13):
-        x = torch.randn(rows, 6)
-        try:
-            found = step(compiled, x)
-        except Exception as error:
-            if backend == "inductor" and "compiler" in str(error).lower():
-                pytest.skip(f"no C++ compiler for inductor: {type(error).__name__}")
-            raise
-        torch.testing.assert_close(found, step(theirs, x), rtol=1e-4, atol=1e-5)
-    assert counter.frame_count == 1
+    compiled, x = modules.compiled_once(ours, theirs, backend)
     with rt.counters() as counts:
-        step(compiled, x)
+        modules.step(compiled, x)
     assert (counts.layers, counts.activations) == (7, activations)
 
 
@@ -234,7 +215,7 @@ def test_checkpointing(pair):
 
     theirs, ours = pair
     x = torch.randn(3, 6, requires_grad=True)
-    expected = step(theirs, x)
+    expected = modules.step(theirs, x)
     ours.zero_grad()
     y = checkpoint_sequential(ours, 2, x, use_reentrant=False)
     y.square().sum().backward()
