@@ -6,8 +6,8 @@
 namespace rocpy_host::gemm {
 namespace {
 
-// A tile's vectors, and which kernels have as many. Few rows take more: there are not enough sums to hide the latency of
-// a fused operation.
+// A tile's vectors, and which kernels have as many. Few rows take more: there are not enough sums to hide the latency
+// of a fused operation.
 struct SmallWidth {
   int index;
   int64_t vectors;

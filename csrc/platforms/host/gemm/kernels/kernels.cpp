@@ -6,7 +6,6 @@
 #include "kernels_decode.hpp"
 #include "kernels_elements.hpp"
 #include "kernels_epilogue.hpp"
-#include "kernels_small.hpp"
 #include "kernels_tile.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
