@@ -329,7 +329,7 @@ void small_is_direct() {
       c.gap = turn % 3;
       c.has_bias = turn % 2 == 0;
       if (turn % 4 == 0) c.activation = Activation::gelu;
-      if (c.n * c.k * static_cast<int64_t>(size_of(type)) > small_bytes) continue;
+      if (c.n * c.k * static_cast<int64_t>(size_of(type)) > (36 << 10)) continue;
       Operands o(c);
       std::vector<unsigned char> results[2];
       const int32_t ids[] = {101, 501};

@@ -149,8 +149,10 @@ double small_cycles(const Problem &p) {
   if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
   // Lines that fall on the same cache sets are read again and again.
   const bool conflict = (rows > 8 && p.a.row_stride * value % set_bytes == 0) ||
-                        (p.k > 8 && tiles > 1 && p.b.row_stride * value % set_bytes == 0);
+                        (p.k > 16 && tiles > 1 && p.b.row_stride * value % set_bytes == 0);
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
+  const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
+  if (b_bytes > 2 * near_bytes) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }

@@ -155,8 +155,7 @@ size_t skinny_workspace(const Variant &variant, const Problem &p);
 template <class T>
 void run_skinny(const Variant &variant, const Problem &p, void *workspace);
 
-// No workspace. Sums are those of tiles. Of b so much may be read for every few rows.
-constexpr int64_t small_bytes = 36 << 10;
+// No workspace. Sums are those of tiles.
 bool small_takes(const Variant &variant, const Problem &p);
 template <class T>
 void run_small(const Problem &p);

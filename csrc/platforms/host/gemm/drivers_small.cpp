@@ -67,13 +67,21 @@ struct Small {
   }
 };
 
+// Of b so much is read again for every row of tiles. Tiles of few rows read it often, unless sums are so short that
+// they do little else than write the result.
+int64_t most_bytes(const Problem &p) {
+  if (p.k <= 16) return 256 << 10;
+  const int rows = p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+  return rows > 8 ? 160 << 10 : 36 << 10;
+}
+
 }  // namespace
 
 bool small_takes(const Variant &variant, const Problem &p) {
   if (p.compute == Type::i32 || p.a.type != p.compute || p.b.type != p.compute || p.b.packed) return false;
   if (staged(p.a) || staged(p.b) || p.reduction == Reduction::result_columns) return false;
   if (p.n > 1 && p.b.column_stride != 1) return false;
-  return p.k <= variant.depth && p.n * p.k * static_cast<int64_t>(size_of(p.compute)) <= small_bytes;
+  return p.k <= variant.depth && p.n * p.k * static_cast<int64_t>(size_of(p.compute)) <= most_bytes(p);
 }
 
 template <class T>
