@@ -78,7 +78,7 @@ class Queries:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it can be used: neither null, destroyed nor aborted."""
+        """Whether it can be used, being neither null, destroyed nor aborted."""
         own = self._own
         return own is not None and (not own.is_closed or (self._is_finalized and not own.is_aborted))
 
@@ -130,7 +130,7 @@ class Queries:
 
     @property
     def nvml_dev(self) -> int:
-        """The number of its device: there is no NVML, whose numbers could be others."""
+        """The number of its device, as in cuda_dev, because there is no NVML."""
         return self.properties.nvml_dev
 
     @property
@@ -160,7 +160,7 @@ class Queries:
 
     @property
     def host_rma_support(self) -> bool:
-        """Whether `put_signal` and `signal` are available: from RCCL 2.30 on."""
+        """Whether `put_signal` and `signal` are available, which they are from RCCL 2.30 on."""
         return self.properties.host_rma_support
 
     # ---- teams ----
