@@ -239,7 +239,7 @@ class Problem:
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
-        """Shape of the bias gradient, M or N, preceded by the batch axes of the array that is summed (the result, a or b)."""
+        """Shape of the bias gradient, M or N, preceded by the batch axes of the summed array (result, a or b)."""
         if self.row.gradient == "bgrada":
             return (*self.a.shape[:-2], self.m)
         return (*(self.b.shape[:-2] if self.row.gradient == "bgradb" else self.batch_shape), self.n)

@@ -72,7 +72,7 @@ class SiteLower(Lower):
         return isinstance(kind, types.RangeIteratorType) and kind.yield_type.signed
 
     def _lower_next_of_range(self, inst: Any) -> None:
-        """Lower the step of a range, whose indices do not overflow before its end: so negative ones can be ruled out."""
+        """Lower the step of a range; its indices do not overflow before its end, which rules out negative ones."""
         blocks = self.function.blocks
         first, begin = len(blocks) - 1, {each: len(each.instructions) for each in blocks}
         super().lower_inst(inst)
