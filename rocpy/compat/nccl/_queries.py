@@ -135,12 +135,12 @@ class Queries:
 
     @property
     def device_api_support(self) -> bool:
-        """False: `create_dev_comm` is refused."""
+        """Always false, because `create_dev_comm` is refused."""
         return self.properties.device_api_support
 
     @property
     def multimem_support(self) -> bool:
-        """False: no AMD GPU writes to the memory of several at once."""
+        """Always false, because no AMD GPU writes to the memory of several at once."""
         return self.properties.multimem_support
 
     @property
@@ -155,7 +155,7 @@ class Queries:
 
     @property
     def n_lsa_teams(self) -> int:
-        """0: teams of ranks that reach each other's memory belong to the device API."""
+        """Always 0, because teams of ranks that reach each other's memory belong to the device API."""
         return self.properties.n_lsa_teams
 
     @property
@@ -172,17 +172,17 @@ class Queries:
 
     @property
     def team_lsa(self) -> NCCLTeam:
-        """Refused: part of the device API."""
+        """Refused, because it is part of the device API."""
         raise unsupported_attribute("Communicator.team_lsa", DEVICE_API)
 
     @property
     def team_rail(self) -> NCCLTeam:
-        """Refused: part of the device API."""
+        """Refused, because it is part of the device API."""
         raise unsupported_attribute("Communicator.team_rail", DEVICE_API)
 
     @property
     def team_cft_multimem(self) -> NCCLTeam:
-        """Refused: RCCL has no Compute Fabric Transport."""
+        """Refused, because RCCL has no Compute Fabric Transport."""
         raise unsupported_attribute("Communicator.team_cft_multimem", CFT)
 
     def team_cft(self, mode: NcclCftTeamMode = NcclCftTeamMode.FLAT) -> NoReturn:  # noqa: ARG002  (nccl4py's)
