@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools" / name) for name in ("metadata", "tables")]
-from project_page import LINK, file_address  # noqa: E402
+from project_page import file_address, replace_links  # noqa: E402
 from readme_table import COLUMNS, RESULTS  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -68,6 +71,7 @@ copybutton_prompt_is_regexp = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings give types, shapes and units in words
 autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_param = True
@@ -117,7 +121,7 @@ def rewritten(text: str, folder: str, page: str) -> str:
             return f"[{words}]({posixpath.relpath(path, here)}{anchor})"
         return f"[{words}]({file_address(ADDRESS, release, path)})" if ADDRESS else words
 
-    return LINK.sub(link, text)
+    return replace_links(link, text)
 
 
 def on_read(app: Any, page: str, source: list[str]) -> None:
@@ -137,6 +141,28 @@ def leave_out(app: Any, what: str, name: str, found: Any, skip: bool, options: A
     """Leave rocpy's errors to their own page, whatever other modules export them too."""
     own = isinstance(found, type) and found.__module__ == "rocpy.errors"
     return True if own and app.env.docname != "api/errors" else None
+
+
+def unlink_words(app: Any, doctree: nodes.document) -> None:  # noqa: ARG001 (Sphinx's signature)
+    """Show types that are words, such as stream, as text; Sphinx links them to any attribute of that name."""
+    for link in list(doctree.findall(addnodes.pending_xref)):
+        if link["reftype"] == "class" and link["reftarget"].islower() and "." not in link["reftarget"]:
+            link.replace_self(addnodes.literal_emphasis("", link["reftarget"]))
+
+
+def merge_parameters(app: Any, doctree: nodes.document) -> None:  # noqa: ARG001 (Sphinx's signature)
+    """Describe parameters of one description in one item; napoleon repeats the description for each."""
+    for items in doctree.findall(nodes.bullet_list):
+        kept = last = None
+        description = ""
+        for item in list(items.children) if isinstance(items.parent, nodes.field_body) else ():
+            name = item[0][0]
+            if kept is not None and item.astext().removeprefix(name.astext()) == description:
+                kept.insert(kept.index(last) + 1, [nodes.Text(", "), name])
+                items.remove(item)
+            else:
+                kept, description = item[0], item.astext().removeprefix(name.astext())
+            last = name
 
 
 def measured() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -164,7 +190,8 @@ def plots() -> str:
         if f"### {title}" not in lines:
             lines.append(f"### {title}")
         heading, words = DRAWN[document["benchmark"]]
-        lines += [f"#### {heading}: {title}", f'<img src="_static/{image}" alt="{title}: {words}">']
+        picture = f'<img src="_static/{image}" alt="{title}: {words}">'
+        lines += [f"#### {heading}: {title}", f'<div class="plot">{picture}</div>']
     return "\n\n".join(lines)
 
 
@@ -173,4 +200,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", draw_results)
     app.connect("source-read", on_read)
     app.connect("autodoc-skip-member", leave_out)
+    app.connect("doctree-read", unlink_words)
+    app.connect("doctree-read", merge_parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

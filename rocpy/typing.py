@@ -67,7 +67,7 @@ class SupportsCudaArrayInterface(Protocol):
 
 
 ArrayLike: TypeAlias = SupportsDLPack | SupportsArrayInterface | SupportsCudaArrayInterface
-"""An operand: an array of any framework. The result is of the same framework."""
+"""An operand, which is an array of any framework. The result is of the same framework."""
 
 
 @runtime_checkable
@@ -107,7 +107,7 @@ class SupportsInt(Protocol):
 
 
 StreamLike: TypeAlias = SupportsCudaStream | SupportsHandle | SupportsInt
-"""A stream: rocpy's, torch's, CuPy's, hip-python's, or a handle as a number."""
+"""A stream of rocpy, torch, CuPy or hip-python, or a handle as a number."""
 
 DTypeName: TypeAlias = Literal[
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
@@ -132,10 +132,10 @@ class TorchDType(Protocol):
 
 
 DTypeLike: TypeAlias = "DType | str | type | Any"
-"""A dtype: rocpy's, its name, numpy's, ml_dtypes', torch's."""
+"""A dtype of rocpy, its name, or a dtype of numpy, ml_dtypes or torch."""
 
 ResultDType: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[Any] | TorchDType"
-"""The dtype of a product's operand or result: `DTypeLike` with the names spelt out, so that a wrong one is reported."""
+"""The dtype of a product's operand or result, `DTypeLike` with the names spelt out, so that a wrong one is reported."""
 
 ArrayDType: TypeAlias = "DType | ArrayDTypeName | np.dtype[Any] | type[Any] | TorchDType"
 """The dtype of a Buffer's elements, with the names spelt out."""

@@ -58,5 +58,5 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 
 def facts(title: str, text: str) -> str:
-    """Return lines of a name and a value, such as ``"platform   host"``, as a table with a row for each."""
-    return table(title, (), [(line.partition(" ")[0], line.partition(" ")[2].strip()) for line in text.splitlines()])
+    """Return lines of a name, two or more spaces and a value (``"chosen by  tuned"``) as a table."""
+    return table(title, (), [[part.strip() for part in line.split("  ", maxsplit=1)] for line in text.splitlines()])

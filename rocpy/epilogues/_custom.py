@@ -212,9 +212,9 @@ class CustomEpilogue(UserEpilogue):
 
 
 def epilogue(function: Callable[..., Any]) -> CustomEpilogue:
-    """Make an epilogue of a function of a product and of named inputs; a decorator.
+    """Return a function of a product and of named inputs as an epilogue; a decorator.
 
-    The function is called once, here, on stand-ins that write down what is done to them.
+    The function is called once, when it is decorated, on placeholders that record the operations applied to them.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def epilogue(function: Callable[..., Any]) -> CustomEpilogue:
     Raises
     ------
     UnsupportedError
-        If the function branches on a value, writes into one, or calls what is not in the vocabulary; the message
+        If the function branches on a value, writes into one, or uses an unsupported operation; the message
         begins with the file and the line.
     InvalidProblemError
         If the function reshapes or reduces, or a result does not depend on the product.

@@ -143,7 +143,7 @@ cdef class Graph(Owner):
 
     @property
     def node_count(self):
-        """Number of nodes: products, copies, fills and host functions."""
+        """Number of nodes, which are products, copies, fills and host functions."""
         cdef size_t count = 0
         self.check()
         abi.hipGraphGetNodes(self.c_graph, NULL, &count)

@@ -148,7 +148,7 @@ cdef class Stream(StreamHandle):
         return event
 
     def capture(self, mode="thread_local"):
-        """Return a graph that captures what is given to this stream inside a ``with`` block (hipStreamBeginCapture).
+        """Return a graph that captures the work submitted to this stream inside a ``with`` block (hipStreamBeginCapture).
 
         Parameters
         ----------

@@ -178,7 +178,7 @@ class Case:
 
     @property
     def seed(self) -> int:
-        """Seed for the operands: the same on every machine."""
+        """Seed for the operands, the same on every machine."""
         return zlib.crc32(self.name.encode())
 
     def to_dict(self) -> dict[str, object]:

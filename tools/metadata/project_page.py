@@ -8,13 +8,20 @@ addresses.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # A relative link of Markdown: "!" of a picture, words, path, anchor.
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
+# Blocks of code, in which "x[1](y)" is no link.
+FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+
+
+def replace_links(link: Callable[[re.Match[str]], str], text: str) -> str:
+    """Return Markdown with what ``link`` returns in the place of each relative link outside blocks of code."""
+    return "".join(part if FENCED.fullmatch(part) else LINK.sub(link, part) for part in FENCED.split(text))
 
 
 def file_address(repository: str, version: str, path: str, *, picture: bool = False) -> str:
@@ -29,7 +36,7 @@ def with_addresses(text: str, repository: str, version: str) -> str:
         mark, words, path, anchor = match[1], match[2], match[3], match[4] or ""
         return f"{mark}[{words}]({file_address(repository, version, path, picture=bool(mark))}{anchor})"
 
-    return LINK.sub(link, text) if repository else text
+    return replace_links(link, text) if repository else text
 
 
 def dynamic_metadata(settings: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001

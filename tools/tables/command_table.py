@@ -2,6 +2,7 @@
 """Write every command's options into docs/reference/command-line.md; with --check, say whether it is up to date."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,9 @@ def table(parser: Parser) -> list[str]:
     lines = [f"### {parser.prog}", "", "| option | meaning |", "|---|---|"]
     for action in parser.actions():
         if action.help is not argparse.SUPPRESS and "--help" not in action.option_strings:
-            cells = (f"`{words(action)}`", action.help or "")
+            # An option outside of code would be shown with a dash in the place of its two hyphens.
+            meaning = re.sub(r"`[^`]*`|--[a-z-]*", lambda match: f"`{match[0].strip('`')}`", action.help or "")
+            cells = (f"`{words(action)}`", meaning)
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return [*lines, ""]
 

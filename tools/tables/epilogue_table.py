@@ -32,7 +32,8 @@ def cells(rows: list[EpilogueRow], aliases: dict[str, str]) -> list[str]:
     names = []
     for row in rows:
         also = ", ".join(f"`{alias}`" for alias, name in aliases.items() if name == row.name)
-        names.append(f"`{row.name}`{f' (also {also})' if also else ''}{' (*)' if row.enumerator is None else ''}")
+        mark = r" (\*)" if row.enumerator is None else ""  # escaped: two of them would be emphasis
+        names.append(f"`{row.name}`{f' (also {also})' if also else ''}{mark}")
     first, last = rows[0], rows[-1]
     second = "" if len(rows) == 1 else " for the second"
     inputs = [

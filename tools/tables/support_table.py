@@ -61,7 +61,7 @@ def table(family: Family) -> list[str]:
 def tables() -> str:
     """Return the text between the markers."""
     lines = [line for family in FAMILIES for line in table(family)]
-    return "\n".join([f"Asked of the `{rocpy.platform.current().name}` platform.", "", *lines]).rstrip()
+    return "\n".join([f"Answers of the `{rocpy.platform.current().name}` platform.", "", *lines]).rstrip()
 
 
 def version_text(version: int) -> str:
@@ -76,7 +76,7 @@ def since(row: Row) -> str:
         return ""
     first = next((rocm for rocm, version in RELEASES.items() if version >= present[0][0]), "")
     if len(row.numbers) == 1:
-        return "every" if first == first_release(ROWS[0]) else f"ROCm {first} ({version_text(present[0][0])})"
+        return "all releases" if first == first_release(ROWS[0]) else f"ROCm {first} ({version_text(present[0][0])})"
     ends = [version for version, _ in row.numbers[1:]] + [0]
     return "; ".join(
         f"{number} in {version_text(version)}" + (f" until {version_text(end)}" if end else " on")
@@ -104,7 +104,7 @@ def release_tables() -> str:
     """Return what the binding knows of hipBLASLt's releases."""
     text = []
     for kind, title in (("epilogue", "epilogue"), ("attribute", "attribute"), ("combination", "combination")):
-        text += [f"| {title} | number | since | composed, until a self-test finds it right | source |"]
+        text += [f"| {title} | number | since | why it is composed, until a self-test finds it correct | source |"]
         text += ["|---|---|---|---|---|", *release_rows(kind), ""]
     return "\n".join(text).rstrip()
 

@@ -135,7 +135,7 @@ cdef class Matmul:
 
     @property
     def launched(self):
-        """The problem as it is launched and measured: with dense operands where copies are made."""
+        """The problem as it is launched and measured, with dense operands where copies are made."""
         return self.held().launched
 
     @property
@@ -155,7 +155,7 @@ cdef class Matmul:
 
     @property
     def copies(self):
-        """Names of operands that are copied at each execution, because the library cannot take them as they lie."""
+        """Names of operands that are copied at each execution, because the library does not support their layout."""
         return self.held().copies
 
     @property
@@ -165,7 +165,7 @@ cdef class Matmul:
 
     @property
     def unfused(self):
-        """How a product is done that the library cannot fuse; ``None`` for the others."""
+        """How the product is computed if the library cannot fuse it; ``None`` if it can."""
         return self.held().unfused
 
     @property
@@ -185,12 +185,12 @@ cdef class Matmul:
 
     @property
     def algorithm(self):
-        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
+        """The algorithm that execute() uses by default; ``None`` before plan(), and if there is nothing to compute."""
         return self.held().algorithm
 
     @property
     def choice(self):
-        """That algorithm, and where the choice came from."""
+        """The algorithm that execute() uses by default, and where the choice came from."""
         return self.held().choice
 
     def plan(self, *, algorithms=None, max_algorithms=LISTED):
@@ -245,14 +245,14 @@ cdef class Matmul:
         """Measure the algorithms, take the fastest, and remember it for later products of this problem.
 
         Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
-        results. The heuristic's first choice stays unless another is faster by more than the times differ among
-        themselves, in two rounds. What was chosen is stored in :func:`rocpy.tuning.current`, for the function form and
-        for other processes too.
+        results. The heuristic's first choice is replaced only if another algorithm is faster by more than the spread
+        of the times, in two rounds. The choice is stored in :func:`rocpy.tuning.current`, for the function form and for
+        other processes too.
 
         Parameters
         ----------
         budget_ms
-            What it may take, in milliseconds.
+            Time limit, in milliseconds.
         max_algorithms
             How many algorithms to ask for, 1 or more.
 
@@ -322,7 +322,7 @@ cdef class Matmul:
         -------
         dict
             ``{"format": 1, "problem": ..., "algorithm": ...}``; :meth:`pin`, :meth:`plan` and
-            ``rocpy.matmul(..., algorithm=)`` take it back, in this process or another. An unplanned product is
+            ``rocpy.matmul(..., algorithm=)`` accept it, in this process or another. An unplanned product is
             planned first.
 
         Raises
@@ -386,11 +386,11 @@ cdef class Matmul:
             epilogue_inputs=epilogue_inputs)
 
     def release_operands(self):
-        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        """Release the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
         self.held().release_operands()
 
     def close(self):
-        """Give back the plan and the operands. Closing twice is harmless."""
+        """Release the plan and the operands; calling it again has no effect."""
         if self.product is not None:
             self.product.close()
 

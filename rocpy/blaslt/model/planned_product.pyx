@@ -27,7 +27,7 @@ cdef class PlannedProduct:
 
     @property
     def launched(self):
-        """The problem as it is launched and measured: with dense operands where copies are made."""
+        """The problem as it is launched and measured, with dense operands where copies are made."""
         raise NotImplementedError
 
     @property
@@ -58,7 +58,7 @@ cdef class PlannedProduct:
 
     @property
     def copies(self):
-        """Names of operands that are copied at each execution, because the library cannot take them as they lie."""
+        """Names of operands that are copied at each execution, because the library does not support their layout."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ cdef class PlannedProduct:
 
     @property
     def algorithm(self):
-        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
+        """The algorithm that execute() uses by default; ``None`` before plan(), and if there is nothing to compute."""
         for one in self.planned_algorithms or ():
             if one.rank == self.chosen:
                 return one
@@ -113,7 +113,7 @@ cdef class PlannedProduct:
 
     @property
     def choice(self):
-        """That algorithm, and where the choice came from."""
+        """The algorithm that execute() uses by default, and where the choice came from."""
         chosen = self.algorithm
         return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
 
@@ -153,7 +153,7 @@ cdef class PlannedProduct:
         raise NotImplementedError
 
     def release_operands(self):
-        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        """Release the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
         raise NotImplementedError
 
     # ---- its life ----
@@ -164,7 +164,7 @@ cdef class PlannedProduct:
             raise ClosedError("this Matmul was closed; create a new one")
 
     def close(self):
-        """Give back the plan and the operands. Closing twice is harmless."""
+        """Release the plan and the operands; calling it again has no effect."""
         raise NotImplementedError
 
     def __enter__(self):

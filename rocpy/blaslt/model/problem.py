@@ -211,7 +211,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Operations of the products without the epilogue: 2 m n k for each, 8 m n k for complex products."""
+        """Operations of the products without the epilogue, 2 m n k for each, 8 m n k for complex products."""
         return (8 if self.is_complex else 2) * self.m * self.n * self.k * self.batch
 
     @property
@@ -234,12 +234,12 @@ class Problem:
 
     @property
     def gradient_dtype(self) -> str:
-        """Element type of the bias gradient: the result's, but float32 for results of 8-bit floats."""
+        """Element type of the bias gradient, which is that of the result, or float32 for results of 8-bit floats."""
         return types.gradient_type(self.dtype)
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
-        """Shape of the bias gradient: M or N, behind the batch axes of what is summed: the result, a, or b."""
+        """Shape of the bias gradient, M or N, preceded by the batch axes of the summed array (result, a or b)."""
         if self.row.gradient == "bgrada":
             return (*self.a.shape[:-2], self.m)
         return (*(self.b.shape[:-2] if self.row.gradient == "bgradb" else self.batch_shape), self.n)

@@ -59,7 +59,7 @@ def figure_of(documents: Sequence[dict[str, Any]], title: str = "") -> Any:
 def _draw_group(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
     fastest = min(rows, key=lambda row: float(row["median_us"]))
     for height, row in enumerate(rows):
-        color = "tab:red" if row["label"].startswith("rocpy") else "tab:gray"
+        color = "tab:red" if "rocpy" in row["label"] else "tab:gray"
         axis.plot(row["median_us"], height, "o", color=color, markersize=6)
         axis.plot(row["best_us"], height, "|", color=color, markersize=10)
     axis.set_yticks(range(len(rows)), [f"{row['label']} *" if row is fastest else row["label"] for row in rows])

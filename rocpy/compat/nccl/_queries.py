@@ -78,7 +78,7 @@ class Queries:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it can be used: neither null, destroyed nor aborted."""
+        """Whether it can be used, being neither null, destroyed nor aborted."""
         own = self._own
         return own is not None and (not own.is_closed or (self._is_finalized and not own.is_aborted))
 
@@ -130,17 +130,17 @@ class Queries:
 
     @property
     def nvml_dev(self) -> int:
-        """The number of its device: there is no NVML, whose numbers could be others."""
+        """The number of its device, as in cuda_dev, because there is no NVML."""
         return self.properties.nvml_dev
 
     @property
     def device_api_support(self) -> bool:
-        """False: `create_dev_comm` is refused."""
+        """Always false, because `create_dev_comm` is refused."""
         return self.properties.device_api_support
 
     @property
     def multimem_support(self) -> bool:
-        """False: no AMD GPU writes to the memory of several at once."""
+        """Always false, because no AMD GPU writes to the memory of several at once."""
         return self.properties.multimem_support
 
     @property
@@ -155,12 +155,12 @@ class Queries:
 
     @property
     def n_lsa_teams(self) -> int:
-        """0: teams of ranks that reach each other's memory belong to the device API."""
+        """Always 0, because teams of ranks that reach each other's memory belong to the device API."""
         return self.properties.n_lsa_teams
 
     @property
     def host_rma_support(self) -> bool:
-        """Whether `put_signal` and `signal` are available: from RCCL 2.30 on."""
+        """Whether `put_signal` and `signal` are available, which they are from RCCL 2.30 on."""
         return self.properties.host_rma_support
 
     # ---- teams ----
@@ -172,17 +172,17 @@ class Queries:
 
     @property
     def team_lsa(self) -> NCCLTeam:
-        """Refused: part of the device API."""
+        """Refused, because it is part of the device API."""
         raise unsupported_attribute("Communicator.team_lsa", DEVICE_API)
 
     @property
     def team_rail(self) -> NCCLTeam:
-        """Refused: part of the device API."""
+        """Refused, because it is part of the device API."""
         raise unsupported_attribute("Communicator.team_rail", DEVICE_API)
 
     @property
     def team_cft_multimem(self) -> NCCLTeam:
-        """Refused: RCCL has no Compute Fabric Transport."""
+        """Refused, because RCCL has no Compute Fabric Transport."""
         raise unsupported_attribute("Communicator.team_cft_multimem", CFT)
 
     def team_cft(self, mode: NcclCftTeamMode = NcclCftTeamMode.FLAT) -> NoReturn:  # noqa: ARG002  (nccl4py's)

@@ -115,7 +115,7 @@ class Algorithm:
 
     @property
     def capabilities(self) -> AlgorithmCapabilities:
-        """What may be set: only the algorithm's own values."""
+        """What may be set, which is only the algorithm's own values."""
         tile = self.tile
         return AlgorithmCapabilities(
             strided_batch_support=1,

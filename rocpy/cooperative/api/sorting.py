@@ -207,7 +207,7 @@ _TOP = {
     "valid": "valid_items\n    Number of valid items, the same in each thread; the others are ignored.",
     "rest": (
         "The best come first, equal ones in their order; items from ``min(k, valid_items)`` on are undefined.\n"
-        "        " + PHRASES["fresh_keys"]
+        "    " + PHRASES["fresh_keys"]
     ),
 }
 

@@ -181,7 +181,7 @@ class Expression:
 
     @property
     def halves(self) -> tuple[bool | None, ...]:
-        """For each node, whether it has half the product's columns; ``None``: it goes with either."""
+        """For each node, whether it has half the product's columns; ``None`` if it fits both."""
         per_node: list[bool | None] = []
         for node in self.nodes:
             kinds = {per_node[arg] for arg in node.args} - {None}

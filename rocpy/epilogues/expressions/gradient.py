@@ -47,7 +47,7 @@ class Gradient:
 
     @property
     def saved(self) -> tuple[str, ...]:
-        """What it reads from the forward pass: ``"x"``, the product before the epilogue, and inputs."""
+        """What it reads from the forward pass, ``"x"`` (the product before the epilogue) and inputs."""
         own = tuple(name for name in self.expression.used_inputs if name not in self.gradients)
         return ("x", *own) if self.expression.reads_x else own
 

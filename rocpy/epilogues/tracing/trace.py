@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tracing: a user's function is called once on stand-ins that write down what is done to them."""
+"""Tracing: a user's function is called once on placeholders that record the operations applied to them."""
 
 from __future__ import annotations
 

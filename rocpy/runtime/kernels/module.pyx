@@ -65,9 +65,9 @@ cdef class Module(Owner):
         UnsupportedError
             The code object has nothing for this device; on the host platform, nothing for an architecture that it emulates.
         LibraryError
-            It is no code object.
+            It is not a code object.
         InvalidOperandError
-            It is no bytes-like object.
+            It is not a bytes-like object.
         """
         cdef Module module = Module.__new__(Module)
         cdef bytes image
