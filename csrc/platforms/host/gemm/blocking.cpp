@@ -26,9 +26,6 @@ constexpr double cycles_per_microsecond = 4000;
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 
-// Rows that are multiples of this far apart fall on the same sets of the innermost cache.
-constexpr int64_t set_bytes = 4096;
-
 double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
 // One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace.
@@ -148,9 +145,9 @@ double small_cycles(const Problem &p) {
   double each = static_cast<double>(full) * (k * step_cycles(tile, static_cast<double>(width)) + around);
   if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
   // Lines that fall on the same cache sets are read again and again.
-  const bool conflict = (rows > 8 && p.a.row_stride * value % set_bytes == 0) ||
-                        (p.k > 16 && tiles > 1 && p.b.row_stride * value % set_bytes == 0);
+  const bool conflict = rows > 8 && p.a.row_stride * value % set_bytes == 0;
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
+  if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
   if (b_bytes > 2 * near_bytes) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;

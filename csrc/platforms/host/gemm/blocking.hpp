@@ -28,6 +28,9 @@ constexpr int variant_count = sizeof variants / sizeof variants[0];
 // Panels that are copied together where columns are adjacent: memory is read along its rows.
 constexpr int64_t panels_together = 8;
 
+// Rows that are multiples of this far apart fall on the same sets of the innermost cache.
+constexpr int64_t set_bytes = 4096;
+
 // What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
 // many panels as are copied together, one where b is packed.
 template <class T>

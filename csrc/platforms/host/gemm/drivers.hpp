@@ -157,6 +157,8 @@ void run_skinny(const Variant &variant, const Problem &p, void *workspace);
 
 // No workspace. Sums are those of tiles.
 bool small_takes(const Variant &variant, const Problem &p);
+// Whether rows of b, which fall on the same cache sets, are copied for so many rows of tiles.
+bool small_copies(const Problem &p, int64_t tiles);
 template <class T>
 void run_small(const Problem &p);
 

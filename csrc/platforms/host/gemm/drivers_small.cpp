@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The small family: operands in the compute type, of which b fits the inner caches, are multiplied where they are,
-// without copies or scratch.
+// The small family: operands in the compute type, of which b fits the inner caches, are multiplied where they are; b is
+// copied only where its rows push each other out of a cache.
+#include <cstring>
+
+#include "blocking.hpp"
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
@@ -29,8 +32,25 @@ struct Small {
   int64_t k = effective_k(p);
   int64_t tile_rows = divide_up(p.m, divide_up(p.m, kernel.tile_rows));
   int64_t block_rows = p.m, blocks = 1;
+  bool copies_b = small_copies(p, divide_up(p.m, tile_rows));
+
+  // b's rows, as far apart as no others on the same cache sets are.
+  const T *copied_b(int64_t g, int64_t step, T *to) const {
+    const T *from = static_cast<const T *>(p.b.data) + g * p.b.batch_stride;
+    for (int64_t x = 0; x < k; x++)
+      std::memcpy(to + x * step, from + x * p.b.row_stride, static_cast<size_t>(p.n) * sizeof(T));
+    return to;
+  }
 
   void run(int64_t g, int64_t begin, int64_t end) const {
+    const T *b = static_cast<const T *>(p.b.data) + (k ? g * p.b.batch_stride : 0);
+    if (!copies_b) return run_rows(g, begin, end, b, p.b.row_stride);
+    Scratch scratch;
+    const int64_t step = round_up(p.n, 16) + 16;
+    run_rows(g, begin, end, copied_b(g, step, scratch.at<T>(0)), step);
+  }
+
+  void run_rows(int64_t g, int64_t begin, int64_t end, const T *b, int64_t b_step) const {
     const int64_t lanes = kernel.tile_columns / 2;
     alignas(64) T sums[max_tile_rows * 64];
     SmallCall<T> call{};
@@ -40,7 +60,7 @@ struct Small {
     if (k != 0) {
       call.a_row = p.a.row_stride;
       call.a_step = p.a.column_stride;
-      call.b_step = p.b.row_stride;
+      call.b_step = b_step;
     }
     T *d = static_cast<T *>(p.d) + g * p.d_batch_stride;
     for (int64_t i = begin; i < end; i += tile_rows) {
@@ -49,7 +69,7 @@ struct Small {
       for (int64_t j = 0, columns; j < p.n; j += columns) {
         const SmallWidth shape = small_width(tile_rows, p.n - j, lanes);
         columns = smaller(shape.vectors * lanes, p.n - j);
-        if (k != 0) call.b = static_cast<const T *>(p.b.data) + g * p.b.batch_stride + j;
+        if (k != 0) call.b = b + j;
         call.loaded = static_cast<int>(columns - (shape.vectors - 1) * lanes);
         call.stored = plain ? call.loaded : static_cast<int>(lanes);
         call.out_stride = plain ? p.d_row_stride : shape.vectors * lanes;
@@ -70,12 +90,18 @@ struct Small {
 // Of b so much is read again for every row of tiles. Tiles of few rows read it often, unless sums are so short that
 // they do little else than write the result.
 int64_t most_bytes(const Problem &p) {
-  if (p.k <= 16) return 256 << 10;
+  if (p.k <= 32) return 256 << 10;
   const int rows = p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
   return rows > 8 ? 160 << 10 : 36 << 10;
 }
 
 }  // namespace
+
+bool small_copies(const Problem &p, int64_t tiles) {
+  // As many lines as fall on the same cache sets and stay there.
+  constexpr int64_t ways = 8;
+  return tiles > 4 && p.k > ways && p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % set_bytes == 0;
+}
 
 bool small_takes(const Variant &variant, const Problem &p) {
   if (p.compute == Type::i32 || p.a.type != p.compute || p.b.type != p.compute || p.b.packed) return false;
