@@ -21,6 +21,29 @@ SmallWidth small_width(int64_t rows, int64_t columns, int64_t lanes) {
   return columns > lanes ? SmallWidth{1, 2} : SmallWidth{0, 1};
 }
 
+// Of b so much is read again for every row of tiles. Tiles of few rows read it often, unless sums are so short that
+// they do little else than write the result.
+constexpr int64_t most_short_sum = 32, most_of_short_sums = 256 << 10, most_of_tall_tiles = 160 << 10,
+                  most_of_low_tiles = 36 << 10;
+int64_t most_bytes(const Problem &p) {
+  if (p.k <= most_short_sum) return most_of_short_sums;
+  const int rows = p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+  return rows > 8 ? most_of_tall_tiles : most_of_low_tiles;
+}
+
+// Between copied rows of n columns.
+constexpr int64_t copied_step(int64_t n) { return round_up(n, 16) + 16; }
+
+constexpr bool copy_fits_scratch() {
+  for (const Variant &variant : variants) {
+    const int64_t between = variant.depth * copied_step(1) * static_cast<int64_t>(sizeof(double));
+    if (variant.family != Family::small) continue;
+    if (most_of_short_sums + between > static_cast<int64_t>(scratch_bytes)) return false;
+  }
+  return true;
+}
+static_assert(copy_fits_scratch());
+
 // Tasks are blocks of rows: a row of tiles after the other, so that a is read once and b stays near.
 template <class T>
 struct Small {
@@ -32,13 +55,14 @@ struct Small {
   int64_t k = effective_k(p);
   int64_t tile_rows = divide_up(p.m, divide_up(p.m, kernel.tile_rows));
   int64_t block_rows = p.m, blocks = 1;
-  bool copies_b = small_copies(p, divide_up(p.m, tile_rows));
+  bool copies_b = k != 0 && small_copies(p, divide_up(p.m, tile_rows));
 
   // b's rows, as far apart as no others on the same cache sets are.
   const T *copied_b(int64_t g, int64_t step, T *to) const {
     const T *from = static_cast<const T *>(p.b.data) + g * p.b.batch_stride;
-    for (int64_t x = 0; x < k; x++)
+    for (int64_t x = 0; x < k; x++) {
       std::memcpy(to + x * step, from + x * p.b.row_stride, static_cast<size_t>(p.n) * sizeof(T));
+    }
     return to;
   }
 
@@ -46,7 +70,7 @@ struct Small {
     const T *b = static_cast<const T *>(p.b.data) + (k ? g * p.b.batch_stride : 0);
     if (!copies_b) return run_rows(g, begin, end, b, p.b.row_stride);
     Scratch scratch;
-    const int64_t step = round_up(p.n, 16) + 16;
+    const int64_t step = copied_step(p.n);
     run_rows(g, begin, end, copied_b(g, step, scratch.at<T>(0)), step);
   }
 
@@ -86,14 +110,6 @@ struct Small {
     self.run(index / self.blocks, begin, smaller(self.p.m, begin + self.block_rows));
   }
 };
-
-// Of b so much is read again for every row of tiles. Tiles of few rows read it often, unless sums are so short that
-// they do little else than write the result.
-int64_t most_bytes(const Problem &p) {
-  if (p.k <= 32) return 256 << 10;
-  const int rows = p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
-  return rows > 8 ? 160 << 10 : 36 << 10;
-}
 
 }  // namespace
 
