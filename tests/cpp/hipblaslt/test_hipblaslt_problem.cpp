@@ -328,6 +328,73 @@ void element_types_of_the_binding() {
   }
 }
 
+// What a thread remembers of objects is forgotten when one of them changes, and when another takes its slot.
+void remembered() {
+  MatmulDesc *desc = matmul_descs.allocate();
+  Layout *l[4];
+  const auto make = [](uint64_t rows, uint64_t columns, int64_t ld) {
+    Layout *made = layouts.allocate();
+    *made = Sample::layout(HIP_R_32F, rows, columns);
+    made->ld = ld;
+    return made;
+  };
+  l[0] = make(8, 64, 8);
+  l[1] = make(64, 6, 64);
+  l[2] = make(8, 6, 8);
+  l[3] = make(8, 6, 8);
+  const float one = 1.0f, zero = 0.0f;
+  Call call;
+  const auto run = [&](const void *beta) {
+    call = Call{};
+    return translate_pooled("run", *desc, {l[0], l[1], l[2], l[3]}, {&one, memory, memory, beta, memory, memory},
+                            &call);
+  };
+  for (int turn = 0; turn < 2; turn++) {
+    CHECK_EQUAL(run(&zero), success);
+    CHECK_EQUAL(call.problem.k, 64);
+    CHECK_EQUAL(call.problem.beta, 0.0);
+  }
+  CHECK_EQUAL(run(&one), success);  // factors are of each call
+  CHECK_EQUAL(call.problem.beta, 1.0);
+  matmul_descs.find_to_change(desc)->trans_a = HIPBLAS_OP_T;
+  CHECK_EQUAL(run(&zero), success);  // larger matrices than needed are taken
+  CHECK_EQUAL(call.problem.k, 8);
+  matmul_descs.find_to_change(desc)->trans_a = HIPBLAS_OP_N;
+  layouts.find_to_change(l[0])->ld = 16;
+  CHECK_EQUAL(run(&zero), success);
+  CHECK_EQUAL(call.problem.b.row_stride, 16);
+  // The slot of a layout that is destroyed is the next one's.
+  CHECK(layouts.release(l[1]));
+  Layout *other = make(64, 5, 64);
+  CHECK(other == l[1]);
+  CHECK_EQUAL(run(&zero), invalid);  // D has six columns
+  layouts.find_to_change(l[2])->columns = 5;
+  layouts.find_to_change(l[3])->columns = 5;
+  CHECK_EQUAL(run(&zero), success);
+  CHECK_EQUAL(call.problem.m, 5);
+  matmul_descs.find_to_change(desc)->epilogue = HIPBLASLT_EPILOGUE_BIAS;
+  CHECK_EQUAL(run(&zero), invalid);  // no bias yet
+  matmul_descs.find_to_change(desc)->bias = memory;
+  CHECK_EQUAL(run(&zero), success);
+  CHECK(call.problem.bias == memory);
+  matmul_descs.find_to_change(desc)->bias = memory + 64;
+  CHECK_EQUAL(run(&zero), success);
+  CHECK(call.problem.bias == memory + 64);
+  // Descriptors of which two share what a thread has for one.
+  MatmulDesc *many[40];
+  for (int turn = 0; turn < 2; turn++) {
+    for (int i = 0; i < 40; i++) {
+      if (turn == 0) {
+        many[i] = matmul_descs.allocate();
+        many[i]->epilogue = i % 2 ? HIPBLASLT_EPILOGUE_RELU : HIPBLASLT_EPILOGUE_DEFAULT;
+      }
+      desc = many[i];
+      CHECK_EQUAL(run(&zero), success);
+      CHECK((call.problem.activation == gemm::Activation::relu) == (i % 2 == 1));
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -341,6 +408,7 @@ int main() {
   integers();
   complex_numbers();
   blocks();
+  remembered();
   if (failures) std::fprintf(stderr, "%d checks failed\n", failures.load());
   return failures ? 1 : 0;
 }

@@ -121,7 +121,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
   const rocpy::DefaultVectorEnvironment environment;
   Launch launch;
   Operands operands = {alpha, a, b, beta, c, d};
-  hipblasStatus_t status = translate("hipblasLtMatmul", *resolved_desc, resolved, &operands, &launch.call);
+  hipblasStatus_t status = translate_pooled("hipblasLtMatmul", *resolved_desc, resolved, operands, &launch.call);
   if (status != HIPBLAS_STATUS_SUCCESS || launch.call.empty) return status;
 
   launch.workspace = align_workspace(workspace);

@@ -403,14 +403,21 @@ hipblasStatus_t assume_factors(const MatmulDesc &desc, const Layouts &l, Call *c
 
 hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const Layouts &l, const Operands *operands,
                           Call *call) {
-  if (!operands || !find_translated(desc, l, call)) {
-    const hipblasStatus_t status = translate_descriptors(function, desc, l, operands == nullptr, call);
-    if (status != HIPBLAS_STATUS_SUCCESS || l.d->rows == 0) return status;
-    if (!operands) return assume_factors(desc, l, call);
-    if (is_noted(desc, *call)) note_translated(desc, l, *call);
-  }
+  const hipblasStatus_t status = translate_descriptors(function, desc, l, operands == nullptr, call);
+  if (status != HIPBLAS_STATUS_SUCCESS || l.d->rows == 0) return status;
+  if (!operands) return assume_factors(desc, l, call);
   if (call->empty) return HIPBLAS_STATUS_SUCCESS;
   return translate_operands(function, desc, l, *operands, call);
+}
+
+hipblasStatus_t translate_pooled(const char *function, const MatmulDesc &desc, const Layouts &l,
+                                 const Operands &operands, Call *call) {
+  if (!find_translated(desc, l, call)) {
+    const hipblasStatus_t status = translate_descriptors(function, desc, l, false, call);
+    if (status != HIPBLAS_STATUS_SUCCESS || call->empty) return status;
+    if (is_noted(desc, *call)) note_translated(desc, l, *call);
+  }
+  return translate_operands(function, desc, l, operands, call);
 }
 
 }  // namespace rocpy_host::lt

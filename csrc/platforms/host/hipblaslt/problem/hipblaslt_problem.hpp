@@ -32,6 +32,10 @@ struct Call {
 hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const Layouts &layouts,
                           const Operands *operands, Call *call);
 
+// The same for objects of the pools, which each thread remembers as long as none of them changes.
+hipblasStatus_t translate_pooled(const char *function, const MatmulDesc &desc, const Layouts &layouts,
+                                 const Operands &operands, Call *call);
+
 // Pointer-array batches take plain products only.
 bool pointer_array_conflict(const MatmulDesc &desc);
 
