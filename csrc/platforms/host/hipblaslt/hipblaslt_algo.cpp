@@ -88,8 +88,8 @@ int rocpy_host_algo_for_types(int index, hipblasOperation_t op_a, hipblasOperati
   desc.trans_b = op_b;
   auto narrow = [](int32_t type) { return type >= HIP_R_6F_E2M3 && type <= HIP_R_4F_E2M1; };
   if (narrow(a) || narrow(b)) desc.a_scale_mode = desc.b_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
-  // One shape of each sort: some algorithms are for few columns, some for long sums.
-  for (auto shape : {std::initializer_list<uint64_t>{256, 256, 256}, {256, 4, 256}, {32, 32, 65536}}) {
+  // One shape of each sort: some algorithms are for few columns, some for long sums, some for short ones.
+  for (auto shape : {std::initializer_list<uint64_t>{256, 256, 256}, {256, 4, 256}, {32, 32, 65536}, {32, 32, 32}}) {
     uint64_t m = shape.begin()[0], n = shape.begin()[1], k = shape.begin()[2];
     bool plain_a = op_a == HIPBLAS_OP_N, plain_b = op_b == HIPBLAS_OP_N;
     Layout layout_a = plain_layout(a, plain_a ? m : k, plain_a ? k : m);
