@@ -7,7 +7,7 @@ from rocpy import cooperative as coop
 
 
 def test_indices_of_ranges_may_be_negative_and_end_at_the_largest_integer() -> None:
-    """The optimizer is told that a range does not overflow before its end; what is negative still counts from the end."""
+    """The optimizer is told that a range does not overflow before its end; negative indices count from the end."""
 
     @coop.jit
     def ranges(x, out, last):

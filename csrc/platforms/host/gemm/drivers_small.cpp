@@ -115,8 +115,8 @@ struct Small {
 
 bool small_copies(const Problem &p, int64_t tiles) {
   // As many lines as fall on the same cache sets and stay there.
-  constexpr int64_t ways = 8;
-  return tiles > 4 && p.k > ways && p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % set_bytes == 0;
+  constexpr int64_t associativity = 8;
+  return tiles > 4 && p.k > associativity && p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % set_bytes == 0;
 }
 
 bool small_takes(const Variant &variant, const Problem &p) {
