@@ -141,10 +141,13 @@ cdef Executable plan(ProductCall call):
         return planned.executable
 
 
-# The words of a key, and what decides a product beside them.
+# The words of a key; a call that needs more is planned each time.
+cdef enum:
+    MOST_WORDS = 512
+
 cdef struct Words:
     int count
-    int64_t words[512]
+    int64_t words[MOST_WORDS]
 
 
 cdef tuple key_of(ProductCall call, object tuning):
@@ -183,7 +186,7 @@ cdef bint add_plain(Words *words, object kind, const Operand *seen) noexcept:
     there is no space for more."""
     cdef int axis
     cdef int64_t *to = words.words + words.count
-    if words.count + 6 + seen.ndim > 512:
+    if words.count + 6 + seen.ndim > MOST_WORDS:
         return False
     to[0], to[1], to[2], to[3], to[4], to[5] = Seen.plain_array, <int64_t><size_t><PyObject *>kind, seen.type, seen.device_type, seen.device_id, seen.ndim
     for axis in range(seen.ndim):
@@ -196,7 +199,7 @@ cdef bint add_signature(Words *words, list rest, object x) except -1:
     """Write down type and shape of an operand; false where they are unknown."""
     cdef Operand seen
     cdef type kind = type(x)
-    if words.count == 512:
+    if words.count == MOST_WORDS:
         return False
     if x is not None and not isinstance(x, (bool, int, float)) and _operand.parse_plainly(x, &seen):
         return add_plain(words, kind, &seen)

@@ -108,7 +108,8 @@ def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
         return device_call(builder, "rocpy_device_word", I32, I32(index))
     words = builder.bitcast(current(builder), I32.as_pointer())
     word = builder.load(builder.gep(words, [I32(index)]))
-    word.set_metadata("range", builder.module.add_metadata([I32(_LEAST.get(index, 0)), I32(2**31 - 1)]))
+    # The end of a range is not of it, and may wrap: all positive numbers.
+    word.set_metadata("range", builder.module.add_metadata([I32(_LEAST.get(index, 0)), I32(-(2**31))]))
     return word
 
 

@@ -132,10 +132,6 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 
-int64_t tile_rows_of(const Problem &p) {
-  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
-}
-
 double small_cycles(const Problem &p) {
   const int64_t lanes = tile_columns_of(p) / 2, most = tile_rows_of(p),
                 value = static_cast<int64_t>(size_of(p.compute));

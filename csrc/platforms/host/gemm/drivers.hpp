@@ -84,7 +84,10 @@ inline constexpr Type arithmetic_type<int32_t> = Type::i32;
 inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
 constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
-// Columns of a register tile.
+// Rows and columns of a register tile.
+inline int64_t tile_rows_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+}
 inline int64_t tile_columns_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
 }

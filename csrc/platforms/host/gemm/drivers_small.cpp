@@ -27,8 +27,7 @@ constexpr int64_t most_short_sum = 32, most_of_short_sums = 256 << 10, most_of_t
                   most_of_low_tiles = 36 << 10;
 int64_t most_bytes(const Problem &p) {
   if (p.k <= most_short_sum) return most_of_short_sums;
-  const int rows = p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
-  return rows > 8 ? most_of_tall_tiles : most_of_low_tiles;
+  return tile_rows_of(p) > 8 ? most_of_tall_tiles : most_of_low_tiles;
 }
 
 // Between copied rows of n columns.

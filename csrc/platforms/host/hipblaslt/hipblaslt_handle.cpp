@@ -64,7 +64,7 @@ hipblasStatus_t rocpy_host_hipblasLtCreate(hipblasLtHandle_t *handle) {
 
 hipblasStatus_t rocpy_host_hipblasLtDestroy(hipblasLtHandle_t handle) {
   if (!handle) return HIPBLAS_STATUS_INVALID_VALUE;
-  Handle *entry = handles.find_to_change(handle);
+  const Handle *entry = handles.find(handle);
   if (!entry) {
     report("hipblasLtDestroy", "%p is not a live handle", handle);
     return HIPBLAS_STATUS_INVALID_VALUE;
@@ -83,7 +83,7 @@ hipblasStatus_t rocpy_host_hipblasLtSetSmCountTarget(hipblasLtHandle_t handle, i
 }
 
 hipblasStatus_t rocpy_host_hipblasLtGetSmCountTarget(hipblasLtHandle_t handle, int32_t *count) {
-  Handle *entry = handles.find_to_change(handle);
+  const Handle *entry = handles.find(handle);
   if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!count) return HIPBLAS_STATUS_INVALID_VALUE;
   *count = entry->sm_count_target.load(std::memory_order_relaxed);
