@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import posixpath
 import re
@@ -143,6 +144,14 @@ def leave_out(app: Any, what: str, name: str, found: Any, skip: bool, options: A
     return True if own and app.env.docname != "api/errors" else None
 
 
+def list_members(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
+    """List an enumeration's members with their values, aliases included, before the examples."""
+    if isinstance(found, enum.EnumMeta):
+        members = (f"``{member}`` = ``{value.value!r}``" for member, value in found.__members__.items())
+        at = lines.index("Examples") if "Examples" in lines else len(lines)
+        lines[at:at] = ["Members: " + ", ".join(members) + ".", ""]
+
+
 def unlink_words(app: Any, doctree: nodes.document) -> None:  # noqa: ARG001 (Sphinx's signature)
     """Show types that are words, such as stream, as text; Sphinx links them to any attribute of that name."""
     for link in list(doctree.findall(addnodes.pending_xref)):
@@ -200,6 +209,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", draw_results)
     app.connect("source-read", on_read)
     app.connect("autodoc-skip-member", leave_out)
+    app.connect("autodoc-process-docstring", list_members, priority=400)  # before napoleon
     app.connect("doctree-read", unlink_words)
     app.connect("doctree-read", merge_parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

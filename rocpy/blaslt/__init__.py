@@ -12,7 +12,6 @@ from rocpy.blaslt.front.function import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import EPILOGUES, Epilogue
-from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
 from rocpy.blaslt.model.options import Options, options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.operands.weight import Weight
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from rocpy.blaslt._support import Support, supported
     from rocpy.blaslt.arrays.quantization import dequantize, dequantize_mx, quantize, quantize_mx
     from rocpy.blaslt.grouped.function import grouped_matmul as grouped_matmul
+    from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
 
 __all__ = [
     "EPILOGUES",
@@ -50,6 +50,8 @@ __dir__ = public_names(globals())
 
 # A plain product needs none of these: their modules are imported when they are first named.
 _LATE = {
+    "Explanation": "model.explanation",
+    "GroupedExplanation": "model.explanation",
     "Support": "_support",
     "dequantize": "arrays.quantization",
     "dequantize_mx": "arrays.quantization",

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from rocpy._messages.suggestions import check_keywords, keywords_of
-from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.front.stateful import Matmul
 
 if TYPE_CHECKING:
@@ -76,5 +75,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation |
 
         check_keywords("explain", arguments, keywords_of(grouped_matmul))
         return explain_groups(a, b, **arguments)
+    from rocpy.blaslt.front.explain_product import explain_product  # here: `import rocpy` is faster without it
+
     check_keywords("explain", arguments, [*keywords_of(Matmul), "algorithm", "autotune"])
     return explain_product(a, b, c, **arguments)

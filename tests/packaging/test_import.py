@@ -28,11 +28,12 @@ import rocpy
 brought = set(sys.modules) - before
 brought |= {name.partition(".")[0] for name in brought}
 heavy = {"asyncio", "email", "importlib_metadata", "matplotlib", "rich", "scipy", "sqlite3", "typer", "unittest"}
-heavy |= {"importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
+heavy |= {"html", "importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
 late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "call", "executables", "plan", "support", "tile")}
 late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "group_slices")}
 late |= {"rocpy.blaslt._support", "rocpy.blaslt.arrays.quantization"}
+late |= {"rocpy.blaslt.front.explain_product", "rocpy.blaslt.model.explanation"}
 print(*sorted(brought & (heavy | late)))
 """
     assert python(program).split() == []

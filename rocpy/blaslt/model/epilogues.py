@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
@@ -22,8 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class EpilogueRow:
+class EpilogueRow(NamedTuple):
     """One epilogue, as data.
 
     Parameters

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rocpy import dtypes
 from rocpy.blaslt.model.settings import compute_code
@@ -105,8 +104,7 @@ class Scaled(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """One row: the products that hipBLASLt treats alike.
 
     Parameters

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocpy import _core, platform
 from rocpy.blaslt.model.algorithms import Algorithm
@@ -19,8 +18,7 @@ from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.blaslt.selection.releases import COMBINATIONS, Row, find_row, first_release, number_of, unlisted
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """The loaded hipBLASLt and the card that it computes on.
 
     Parameters

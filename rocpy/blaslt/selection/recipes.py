@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rocpy import dtypes, platform
@@ -17,8 +17,7 @@ from rocpy.blaslt.selection import library as _library
 from rocpy.errors import UnsupportedError
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """The native product that an unfused one begins with.
 
     Parameters
@@ -48,8 +47,7 @@ class Recipe:
         return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnswer:
+class PlanAnswer(NamedTuple):
     """What planning a problem came to.
 
     Parameters

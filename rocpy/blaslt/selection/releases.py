@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rocpy.blaslt.model.problem import Problem
@@ -34,8 +33,7 @@ RELEASES = {
 EVERY = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """Versions in which a row is not used although the number is there, until a machine's self-test finds it right.
 
     Parameters
@@ -54,8 +52,7 @@ class Doubt:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What is known of one enumerator, attribute or combination.
 
     Parameters

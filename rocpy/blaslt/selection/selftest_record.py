@@ -8,8 +8,7 @@ import json
 import os
 import threading
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocpy import _core
 from rocpy.errors import RocpyWarning
@@ -25,8 +24,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 _loaded: dict[str, dict[str, Verdict]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What the self-test found of a class of products: whether all cases were right, how many, and what was not."""
 
     passed: bool
