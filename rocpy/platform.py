@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import warnings
@@ -350,6 +349,8 @@ def _select() -> Platform:
             arrangement.undo()
             _core.unload()
             raise error
+        import json  # here: `import rocpy` is faster without it
+
         info = json.loads(_core.platform_info() or "{}")
         _current = Platform(name, tree.origin, reason, info, arrangement.how)
     if choice == "auto" and name == "host" and _device_node() is not None:

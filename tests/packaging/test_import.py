@@ -28,7 +28,7 @@ import rocpy
 brought = set(sys.modules) - before
 brought |= {name.partition(".")[0] for name in brought}
 heavy = {"asyncio", "email", "importlib_metadata", "matplotlib", "rich", "scipy", "sqlite3", "typer", "unittest"}
-heavy |= {"html", "importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
+heavy |= {"html", "importlib.resources", "json", "pathlib", "shutil", "tempfile", "urllib"}
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
 late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "call", "executables", "plan", "support", "tile")}
 late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "group_slices")}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -126,11 +125,15 @@ class Algorithm:
 
     def to_json(self) -> str:
         """Return the algorithm as a JSON object."""
+        import json  # here: `import rocpy` is faster without it
+
         return json.dumps(self.to_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Algorithm:
         """Return the algorithm that :meth:`to_json` wrote."""
+        import json  # here: `import rocpy` is faster without it
+
         try:
             data = json.loads(text)
         except (ValueError, RecursionError, TypeError) as error:

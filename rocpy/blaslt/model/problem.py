@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -252,6 +251,8 @@ class Problem:
 
     def to_json(self) -> str:
         """Return the problem as a JSON object."""
+        import json  # here: `import rocpy` is faster without it
+
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -263,6 +264,8 @@ class Problem:
         InvalidProblemError
             If it is not such a record.
         """
+        import json  # here: `import rocpy` is faster without it
+
         try:
             return cls._from_record(json.loads(text))
         except InvalidProblemError:
@@ -310,7 +313,11 @@ class Problem:
 
     @property
     def _epilogue_text(self) -> str:
-        return str(json.loads(self.expression)["name"]) if self.expression else self.epilogue
+        if not self.expression:
+            return self.epilogue
+        import json  # here: `import rocpy` is faster without it
+
+        return str(json.loads(self.expression)["name"])
 
     @property
     def _operand_text(self) -> str:
@@ -479,6 +486,8 @@ def _check_aux(problem: Problem, aux: OperandInfo) -> None:
 
 def check_record(record: Any, problem: Problem) -> None:
     """Refuse the record of an algorithm that is of another problem."""
+    import json  # here: `import rocpy` is faster without it
+
     recorded = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
     if recorded != problem:
         raise InvalidProblemError(

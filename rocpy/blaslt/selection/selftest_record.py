@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import warnings
@@ -53,6 +52,8 @@ def scope_of(version: int, arch: str) -> str:
         os.environ.get("HIPBLASLT_TENSILE_LIBPATH", ""),
         os.environ.get("TENSILE_SOLUTION_SELECTION_METHOD", ""),
     ]
+    import json  # here: `import rocpy` is faster without it
+
     return json.dumps(
         {"path": path, "build": build, "version": version, "arch": arch, "variables": variables}, sort_keys=True
     )
@@ -85,6 +86,8 @@ def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
         merged = {**verdicts_by_scope.pop(scope, {}), **verdicts}
         verdicts_by_scope[scope] = merged
         retained = dict(list(verdicts_by_scope.items())[-MOST_SCOPES:])
+        import json  # here: `import rocpy` is faster without it
+
         document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in retained.items()}}
         _disk_cache.replace(path, json.dumps(document, indent=1).encode())
     forget_loaded()
@@ -147,6 +150,8 @@ def _exclusive(path: Path) -> Any:
 
 def _read(path: Path) -> dict[str, dict[str, Verdict]]:
     """Return what the file holds; a file of another schema or without sense counts as none, with a warning."""
+    import json  # here: `import rocpy` is faster without it
+
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
