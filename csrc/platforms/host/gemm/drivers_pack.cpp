@@ -13,7 +13,7 @@ struct PackTasks {
   Operand<T> right;
   bool same;
   char *to;
-  static constexpr int64_t group_panels = 16, task_depth = 256, column_step = 32;
+  static constexpr int64_t group_panels = 64, task_depth = 64, column_step = 8;
 
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
       : b(operand),

@@ -17,6 +17,10 @@ constexpr int64_t rows_ahead = 64;
 // A panel of fewer rows is fetched by its first tile alone.
 constexpr int64_t shared_rows = 64;
 
+// How many rows ahead the tile that copies a panel fetches it.
+constexpr int64_t copied_rows_ahead = 32;
+
+
 // Sums so short that a panel is not worth fetching.
 constexpr int64_t unfetched_sum = 32;
 
@@ -42,6 +46,7 @@ struct Pass {
 
 // The rows of b that a pass multiplies, of one panel: its first column, and where the tiles find them. What follows is
 // fetched meanwhile, a row at a time.
+template <class T>
 struct PanelRows {
   int64_t j;
   const void *data;
@@ -50,6 +55,7 @@ struct PanelRows {
   const char *next;
   int64_t next_step;
   bool fetch_next;
+  T *copy = nullptr;  // where the first tile copies the rows to for the others
 };
 
 template <class T>
@@ -89,7 +95,7 @@ struct Tiled {
   }
 
   // A pass over one panel; acc holds the sums of its tiles between passes.
-  void panel(const Pass<T> &pass, const PanelRows &b, T *acc) const {
+  void panel(const Pass<T> &pass, const PanelRows<T> &b, T *acc) const {
     const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - b.j), count = pass.count;
     const int vectors = b.element >= tile_element_type_count || width > lanes ? 2 : 1;
     alignas(64) T buffer[max_tile_rows * 64];
@@ -100,11 +106,12 @@ struct Tiled {
     const int part = kernel.masks && rest > 0 ? rest : whole;
     const bool to_d = pass.last && plain && part == rest;
     const bool fetches = b.fetch_next && (pass.tiles == 1 || count > unfetched_sum);
-    if (to_d && !fetches && !kernel.correct && b.element < tile_element_type_count && blocks.panels > 2) {
+    if (to_d && !fetches && !kernel.correct && !b.copy && b.element < tile_element_type_count && blocks.panels > 2) {
       return plain_tiles(pass, b, kernel.tile[b.element][vectors - 1][!a_in_place], acc, part);
     }
     int64_t shares = 1;
-    while (2 * shares <= pass.tiles && count >= shared_rows) shares *= 2;
+    while (2 * shares <= pass.tiles - (b.copy ? 1 : 0) && count >= shared_rows) shares *= 2;
+    PanelRows<T> from = b;
     for (int64_t t = 0; t < pass.tiles; t++) {
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
       const Region region{pass.g, i, b.j, rows, width};
@@ -128,10 +135,17 @@ struct Tiled {
       const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
       const Fetch fetch = fetch_of(pass, b, t, shares, region, rows_of_a);
       if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
-      const auto run_tile = b.element < tile_element_type_count ? kernel.tile[b.element][vectors - 1][!a_in_place][rows]
-                                                                : thin_tile(b.element, rows);
-      run_tile({count, rows_of_a, p.a.row_stride, b.data, b.stride, in, in_stride, tile, stride, fetch.from, fetch.step,
-                fetch.pace, part, to_d ? part : whole});
+      const auto run_tile = from.copy                               ? kernel.copying[from.element][!a_in_place][rows]
+                            : from.element < tile_element_type_count ? kernel.tile[from.element][vectors - 1][!a_in_place][rows]
+                                                                     : thin_tile(from.element, rows);
+      run_tile({count, rows_of_a, p.a.row_stride, from.data, from.stride, in, in_stride, tile, stride, fetch.from,
+                fetch.step, fetch.pace, part, to_d ? part : whole, from.copy});
+      if (from.copy) {
+        from.data = from.copy;
+        from.stride = kernel.tile_columns;
+        from.element = 0;
+        from.copy = nullptr;
+      }
       if (pass.last && !to_d) {
         epilogue(finish, tile, stride, region,
                  sums ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr);
@@ -141,7 +155,7 @@ struct Tiled {
 
   // The tiles of a panel whose sums are the result, with nothing to fetch: of short sums, what a tile needs besides its
   // product counts.
-  void plain_tiles(const Pass<T> &pass, const PanelRows &b, const typename Kernels<T>::Tile *kernels_of_rows,
+  void plain_tiles(const Pass<T> &pass, const PanelRows<T> &b, const typename Kernels<T>::Tile *kernels_of_rows,
                    const T *acc, int part) const {
     const int64_t rows = blocks.tile_rows, width = kernel.tile_columns, i = pass.first_tile * rows;
     const char *none = static_cast<const char *>(b.data);
@@ -167,9 +181,13 @@ struct Tiled {
   // The tiles of a panel fetch the next one together, in as many `shares`: one alone would wait for it. Where the
   // epilogue reads matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all
   // at once it would hold up the tile's own loads.
-  Fetch fetch_of(const Pass<T> &pass, const PanelRows &b, int64_t t, int64_t shares, const Region &region,
+  Fetch fetch_of(const Pass<T> &pass, const PanelRows<T> &b, int64_t t, int64_t shares, const Region &region,
                  const T *rows_of_a) const {
     const bool reads_matrices = pass.last && epilogue_matrices.count;
+    if (b.copy && t-- == 0) {
+      const int64_t step = b.stride * static_cast<int64_t>(size_of(p.b.type));
+      return {static_cast<const char *>(b.data) + copied_rows_ahead * step, step, 0, false};
+    }
     if (b.fetch_next && (reads_matrices ? t == 0 : t < shares)) {
       if (reads_matrices) return {b.next, b.next_step, 0, false};
       return {b.next + t * (pass.count / shares) * b.next_step, b.next_step, shares - 1, false};
@@ -297,7 +315,7 @@ struct Tiled {
     }
     const bool more = pass.tiles > 1 && q + 1 < task.end;
     const char *next = b + (more ? depth : rows_ahead) * row_bytes;
-    PanelRows rows{j, b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
+    PanelRows<T> rows{j, b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
@@ -318,9 +336,14 @@ struct Tiled {
     const bool copy = !adjacent || pass.tiles > 2 || element >= tile_element_type_count || !in_tiles;
     const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
                     (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
-    PanelRows rows{j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
-    if (copy || (!kernel.masks && columns != width && columns != lanes)) {
-      const int64_t group = copy && adjacent && !staged(p.b) ? panels_together : 1, turn = (q - task.first) % group;
+    PanelRows<T> rows{j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
+    const bool tiles_copy = copy && adjacent && in_tiles && element < tile_element_type_count &&
+                            kernel.copying[element][0][1] && pass.count > unfetched_sum;
+    if (tiles_copy && columns == width) {
+      rows.copy = task.copies;
+      rows.fetch_next = q + 1 < task.end;
+    } else if (copy || (!kernel.masks && columns != width && columns != lanes)) {
+      const int64_t group = copy && adjacent && !staged(p.b) && !tiles_copy ? panels_together : 1, turn = (q - task.first) % group;
       if (turn == 0) pack_right(pass, q, smaller(group, task.end - q), task.copies, task.copy_values);
       rows.data = task.copies + turn * task.copy_values;
       rows.stride = width;

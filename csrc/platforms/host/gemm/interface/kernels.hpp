@@ -67,7 +67,8 @@ struct Strips {
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
 // where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
 // adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, from prefetch on at
-// prefetch_stride, each as often as prefetch_pace says: prefetch_pace + 1 is a power of two.
+// prefetch_stride, each as often as prefetch_pace says: prefetch_pace + 1 is a power of two. Tiles that copy write the
+// rows of b to `copy` too, in the compute type and one after the other.
 template <class T>
 struct TileCall {
   int64_t k;
@@ -82,6 +83,7 @@ struct TileCall {
   const char *prefetch;
   int64_t prefetch_stride, prefetch_pace;
   int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
+  T *copy = nullptr;
 };
 
 // out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are.
@@ -184,6 +186,8 @@ struct Kernels {
 
   using Tile = typename Elements<T>::Tile;
   Tile tile[tile_element_type_count][2][2][max_tile_rows + 1];  // element of b, one or two vectors wide, a packed, rows
+
+  Tile copying[tile_element_type_count][2][max_tile_rows + 1];  // two vectors wide; null where copies go first
 
   using Small = void (*)(const SmallCall<T> &);
   Small small[3][max_tile_rows + 1];  // one, two or four vectors wide, rows; null of integers

@@ -29,6 +29,7 @@ constexpr Kernels<T> make_kernels() {
   set.group = 1;
   set.masks = has_masks;
   fill_element_tiles<T, T>(set.tile[0]);
+  fill_copying_tiles<T, T>(set.copying[0]);
   fill_small<T, 1, tile_rows>(set.small[0]);
   fill_small<T, 2, tile_rows>(set.small[1]);
   fill_small<T, 4, most_wide_rows>(set.small[2]);
@@ -42,6 +43,8 @@ constexpr Kernels<T> make_kernels() {
     set.elements[6] = &elements_e5m2_fnuz;
     fill_element_tiles<T, F16>(set.tile[1]);
     fill_element_tiles<T, Bf16>(set.tile[2]);
+    fill_copying_tiles<T, F16>(set.copying[1]);
+    fill_copying_tiles<T, Bf16>(set.copying[2]);
     set.decode = decode_packed;
     set.blocks = elements_blocks;
   } else {

@@ -38,13 +38,34 @@ constexpr bool has_masks = vector_bytes == 64;
 template <class E>
 constexpr bool masks_loads = has_masks && sizeof(E) > 1;
 
-// A tile of so few steps gains nothing by pairs of them.
+// With 16 registers of 32 bytes, measured there alone: the first tile of a panel copies it for the others, which hides
+// the copying behind the arithmetic; a tile fetches the rows that it will write.
+constexpr bool tiles_copy = vector_bytes == 32, fetches_result = vector_bytes == 32;
+
+// Steps of the loop over k that are written out. A tile of few steps gains nothing by that.
+constexpr int64_t steps_together = vector_bytes == 32 ? 4 : 2;
 constexpr int64_t few_steps = 16;
 
+// sum = fma(factor, row, sum). With 16 registers the compiler has none to spare when it chooses another operand to
+// overwrite, or reads a row from memory for each product.
+template <class T>
+ROCPY_INLINE void add_product(Vec<T> &sum, const Vec<T> &factor, const Vec<T> &row) {
+#if defined(__x86_64__) && defined(__FMA__)
+  if constexpr (vector_bytes == 32 && sizeof(T) == 4) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(factor), "x"(row));
+    return;
+  } else if constexpr (vector_bytes == 32) {
+    __asm__("vfmadd231pd %2, %1, %0" : "+x"(sum) : "x"(factor), "x"(row));
+    return;
+  }
+#endif
+  sum = fma(factor, row, sum);
+}
+
 // One step of k: a row of b, of whose last vector some lanes exist, times a column of a.
-template <int step, class T, int rows, int vectors, bool packed, class E>
+template <int step, bool copies, class T, int rows, int vectors, bool packed, class E>
 ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[maybe_unused]] int last,
-                            const char *prefetch, Vec<T> (&sum)[rows][vectors]) {
+                            [[maybe_unused]] T *copy, Vec<T> (&sum)[rows][vectors]) {
   constexpr int lanes = vector_lanes<T>;
   Vec<T> row[vectors];
   ROCPY_UNROLL
@@ -54,15 +75,23 @@ ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[mayb
     } else {
       row[v] = load(b + v * lanes);
     }
+    if constexpr (copies) store(copy + (step * vectors + v) * lanes, row[v]);
   }
-  __builtin_prefetch(prefetch, 0, 2);
-  if constexpr (tile_vectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64, 0, 2);
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     Vec<T> factor = splat(a.at(i, step));
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) sum[i][v] = fma(factor, row[v], sum[i][v]);
+    for (int v = 0; v < vectors; v++) {
+      add_product<T>(sum[i][v], factor, row[v]);
+    }
   }
+}
+
+// What a tile fetches of a row of b.
+template <class T, class E>
+ROCPY_INLINE void fetch_row(const char *at) {
+  __builtin_prefetch(at, 0, 2);
+  if constexpr (tile_vectors * vector_lanes<T> * sizeof(E) > 64) __builtin_prefetch(at + 64, 0, 2);
 }
 
 // Writes a tile's sums, `stored` lanes of the last vector.
@@ -88,11 +117,15 @@ ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int store
   }
 }
 
-template <class T, class E, int rows, int vectors, bool packed>
+template <class T, class E, int rows, int vectors, bool packed, bool copies = false>
 void tile(const TileCall<T> &call) {
   constexpr int lanes = vector_lanes<T>;
   const E *b = static_cast<const E *>(call.b);
   const T *in = call.in;
+  if constexpr (fetches_result) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) __builtin_prefetch(call.out + i * call.out_stride, 1);
+  }
   Vec<T> sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -105,20 +138,35 @@ void tile(const TileCall<T> &call) {
   const int64_t k = call.k, b_stride = call.b_stride, pace = call.prefetch_pace, ahead = call.prefetch_stride;
   const char *prefetch = call.prefetch;
   const int loaded = call.loaded, stored = call.stored;
-  // Two steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
-  const int64_t paired = k > few_steps ? k / 2 * 2 : 0;
+  [[maybe_unused]] T *copy = call.copy;
+  // Several steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
+  const int64_t whole = k > few_steps ? k / steps_together * steps_together : 0;
   int64_t x = 0;
-  for (; x < paired; x += 2) {
-    tile_step<0>(column, b, loaded, prefetch, sum);
-    tile_step<1>(column, b + b_stride, loaded, prefetch + ahead, sum);
-    column.advance(2);
-    b += 2 * b_stride;
-    if (((x >> 1) & pace) == pace) prefetch += 2 * ahead;
+  for (; x < whole; x += steps_together) {
+    tile_step<0, copies>(column, b, loaded, copy, sum);
+    tile_step<1, copies>(column, b + b_stride, loaded, copy, sum);
+    if constexpr (steps_together == 4) {
+      tile_step<2, copies>(column, b + 2 * b_stride, loaded, copy, sum);
+      tile_step<3, copies>(column, b + 3 * b_stride, loaded, copy, sum);
+    }
+    column.advance(steps_together);
+    b += steps_together * b_stride;
+    if constexpr (copies) copy += steps_together * vectors * lanes;
+    if (steps_together == 4 && pace >= 3) {
+      fetch_row<T, E>(prefetch);
+      if ((x & pace) == (pace & ~int64_t{3})) prefetch += ahead;
+    } else {
+      ROCPY_UNROLL
+      for (int i = 0; i < steps_together; i++) fetch_row<T, E>(prefetch + i * ahead);
+      if (steps_together == 4 || ((x >> 1) & pace) == pace) prefetch += steps_together * ahead;
+    }
   }
   for (; x < k; x++) {
-    tile_step<0>(column, b, loaded, prefetch, sum);
+    fetch_row<T, E>(prefetch);
+    tile_step<0, copies>(column, b, loaded, copy, sum);
     column.advance(1);
     b += b_stride;
+    if constexpr (copies) copy += vectors * lanes;
     prefetch += ahead;
   }
   store_tile(call, stored, sum);
@@ -185,10 +233,18 @@ constexpr void fill_strips(Strips<T> &strips) {
   if constexpr (rows > 1) fill_strips<T, E, rows - 1>(strips);
 }
 
-template <class T, class E, int vectors, bool packed, int rows>
+template <class T, class E, int vectors, bool packed, int rows, bool copies = false>
 constexpr void fill_tiles(typename Kernels<T>::Tile *row) {
-  row[rows] = tile<T, E, rows, vectors, packed>;
-  if constexpr (rows > 1) fill_tiles<T, E, vectors, packed, rows - 1>(row);
+  row[rows] = tile<T, E, rows, vectors, packed, copies>;
+  if constexpr (rows > 1) fill_tiles<T, E, vectors, packed, rows - 1, copies>(row);
+}
+
+template <class T, class E>
+constexpr void fill_copying_tiles(typename Kernels<T>::Tile (*tiles)[max_tile_rows + 1]) {
+  if constexpr (tiles_copy) {
+    fill_tiles<T, E, 2, false, tile_rows, true>(tiles[0]);
+    fill_tiles<T, E, 2, true, tile_rows, true>(tiles[1]);
+  }
 }
 
 template <class T, class E>
