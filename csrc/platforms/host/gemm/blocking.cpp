@@ -145,7 +145,8 @@ double small_cycles(const Problem &p) {
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
-  if (b_bytes > 2 * near_bytes) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
+  // Low tiles have the time to read b from an outer cache.
+  if (b_bytes > 2 * near_bytes && most > 8) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }

@@ -22,6 +22,7 @@ constexpr Variant variants[] = {
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},
     {{501, "small.96"}, Family::small, 14, 1024, 96},
+    {{502, "small.192"}, Family::small, 14, 1024, 192},
 };
 constexpr int variant_count = sizeof variants / sizeof variants[0];
 

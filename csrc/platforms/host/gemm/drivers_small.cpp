@@ -25,9 +25,21 @@ SmallWidth small_width(int64_t rows, int64_t columns, int64_t lanes) {
 // they do little else than write the result.
 constexpr int64_t most_short_sum = 32, most_of_short_sums = 256 << 10, most_of_tall_tiles = 160 << 10,
                   most_of_low_tiles = 36 << 10;
-int64_t most_bytes(const Problem &p) {
-  if (p.k <= most_short_sum) return most_of_short_sums;
-  return tile_rows_of(p) > 8 ? most_of_tall_tiles : most_of_low_tiles;
+// And by the algorithm of longer sums, which is for low tiles: less where vectors of its rows cross lines of the outer
+// cache that they are read from.
+constexpr int64_t short_depth = 96, most_of_longer_sums = 208 << 10, most_of_rows_across_lines = 72 << 10;
+
+int64_t operand_bytes(const Problem &p) { return p.n * p.k * static_cast<int64_t>(size_of(p.compute)); }
+
+bool short_takes(const Problem &p) {
+  const int64_t most = tile_rows_of(p) > 8 ? most_of_tall_tiles : most_of_low_tiles;
+  return p.k <= short_depth && operand_bytes(p) <= (p.k <= most_short_sum ? most_of_short_sums : most);
+}
+
+bool longer_takes(const Problem &p) {
+  const bool across = p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % 32 != 0;
+  const int64_t most = across ? most_of_rows_across_lines : most_of_longer_sums;
+  return tile_rows_of(p) <= 8 && !short_takes(p) && operand_bytes(p) <= most;
 }
 
 // Between copied rows of n columns.
@@ -122,7 +134,8 @@ bool small_takes(const Variant &variant, const Problem &p) {
   if (p.compute == Type::i32 || p.a.type != p.compute || p.b.type != p.compute || p.b.packed) return false;
   if (staged(p.a) || staged(p.b) || p.reduction == Reduction::result_columns) return false;
   if (p.n > 1 && p.b.column_stride != 1) return false;
-  return p.k <= variant.depth && p.n * p.k * static_cast<int64_t>(size_of(p.compute)) <= most_bytes(p);
+  if (p.k > variant.depth) return false;
+  return variant.depth == short_depth ? short_takes(p) : longer_takes(p);
 }
 
 template <class T>
