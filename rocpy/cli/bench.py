@@ -36,6 +36,7 @@ NAMES = (
     "torch",
     "jax",
     "training",
+    "weights",
     "collectives",
 )
 OTHERS = ("counts", "goals")  # scripts of that name, which time nothing

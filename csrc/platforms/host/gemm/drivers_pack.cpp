@@ -13,7 +13,10 @@ struct PackTasks {
   Operand<T> right;
   bool same;
   char *to;
-  static constexpr int64_t group_panels = 64, task_depth = 64, column_step = 8;
+  // Rows of b are read along their length, some panels wide: where panels are narrow, more of them, and fewer rows at a
+  // time.
+  const bool narrow = kernel.tile_rows <= 8;
+  const int64_t group_panels = narrow ? 64 : 16, task_depth = narrow ? 64 : 256, row_step = narrow ? 8 : 32;
 
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
       : b(operand),
@@ -30,8 +33,8 @@ struct PackTasks {
     const int64_t width = kernel.tile_columns, first = index % groups * group_panels;
     const int64_t begin = index / groups * task_depth, end = smaller(k, begin + task_depth);
     const int64_t panels = smaller(group_panels, divide_up(n, width) - first);
-    // Rows of b are read along their length, some panels wide; with k adjacent a panel is finished before the next.
-    const int64_t step = b.row_stride == 1 ? task_depth : column_step;
+    // With k adjacent a panel is finished before the next.
+    const int64_t step = b.row_stride == 1 ? task_depth : row_step;
     const int element = element_index(b.type);
     const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
     for (int64_t x = begin; x < end; x += step) {
@@ -59,8 +62,8 @@ template <class T>
 void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
   PackTasks<T> tasks(b, k, n, same_type, to);
   const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
-  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::task_depth), useful_threads(0, bytes),
-               PackTasks<T>::task, &tasks);
+  parallel_for(tasks.groups * divide_up(tasks.k, tasks.task_depth), useful_threads(0, bytes), PackTasks<T>::task,
+               &tasks);
 }
 
 template void pack_operand<float>(const Matrix &, int64_t, int64_t, bool, void *);
