@@ -7,6 +7,7 @@
 #include "blocks.hpp"
 #include "drivers.hpp"
 #include "epilogue_matrices.hpp"
+#include "passes.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -20,7 +21,6 @@ constexpr int64_t shared_rows = 64;
 // How many rows ahead the tile that copies a panel fetches it.
 constexpr int64_t copied_rows_ahead = 32;
 
-
 // Sums so short that a panel is not worth fetching.
 constexpr int64_t unfetched_sum = 32;
 
@@ -32,31 +32,6 @@ constexpr int64_t rows_together = 16;
 
 // Four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
-
-// One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
-// them.
-template <class T>
-struct Pass {
-  int64_t g, elements;        // the batch entry, and its elements along k
-  int64_t first_tile, tiles;  // of rows
-  int64_t x0, count;
-  bool last;  // then the sums are complete
-  const T *a;
-};
-
-// The rows of b that a pass multiplies, of one panel: its first column, and where the tiles find them. What follows is
-// fetched meanwhile, a row at a time.
-template <class T>
-struct PanelRows {
-  int64_t j;
-  const void *data;
-  int64_t stride;
-  int element;
-  const char *next;
-  int64_t next_step;
-  bool fetch_next;
-  T *copy = nullptr;  // where the first tile copies the rows to for the others
-};
 
 template <class T>
 struct Tiled {
@@ -135,9 +110,10 @@ struct Tiled {
       const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
       const Fetch fetch = fetch_of(pass, b, t, shares, region, rows_of_a);
       if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
-      const auto run_tile = from.copy                               ? kernel.copying[from.element][!a_in_place][rows]
-                            : from.element < tile_element_type_count ? kernel.tile[from.element][vectors - 1][!a_in_place][rows]
-                                                                     : thin_tile(from.element, rows);
+      const auto run_tile = from.copy ? kernel.copying[from.element][!a_in_place][rows]
+                            : from.element < tile_element_type_count
+                                ? kernel.tile[from.element][vectors - 1][!a_in_place][rows]
+                                : thin_tile(from.element, rows);
       run_tile({count, rows_of_a, p.a.row_stride, from.data, from.stride, in, in_stride, tile, stride, fetch.from,
                 fetch.step, fetch.pace, part, to_d ? part : whole, from.copy});
       if (from.copy) {
@@ -170,13 +146,6 @@ struct Tiled {
       call.out += rows * p.d_row_stride;
     }
   }
-
-  // What a tile fetches while it multiplies, as TileCall says. `matrix`: the first of those that the epilogue reads.
-  struct Fetch {
-    const char *from;
-    int64_t step, pace;
-    bool matrix;
-  };
 
   // The tiles of a panel fetch the next one together, in as many `shares`: one alone would wait for it. Where the
   // epilogue reads matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all
@@ -294,17 +263,14 @@ struct Tiled {
 
   T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
 
-  // Panels [first, end) of a task, and the thread's memory: for the panels that are copied, and for the sums between
-  // passes.
-  struct Panels {
-    int64_t first, end;
-    T *copies;
-    int64_t copy_values;
-    T *acc;
-  };
+  // Whether the first tile of a panel can copy it for the others.
+  bool tiles_copy(const Pass<T> &pass, int element) const {
+    return pass.tiles > 2 && pass.count > unfetched_sum && element < tile_element_type_count &&
+           kernel.copying[element][0][1];
+  }
 
   // A pass over panels of b that were packed, from the q-th on; returns how many.
-  int64_t packed_panels(const Pass<T> &pass, const Panels &task, int64_t q, T *acc) const {
+  int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
     const int64_t row_bytes = width * static_cast<int64_t>(size_of(panel_type)), together = strip_panels();
     const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
@@ -321,6 +287,8 @@ struct Tiled {
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
       rows.data = task.copies;
       rows.element = 0;
+    } else if (rows.element != 0 && j + width <= p.n && tiles_copy(pass, rows.element)) {
+      rows.copy = task.copies;  // widened once
     }
     panel(pass, rows, acc);
     return 1;
@@ -328,7 +296,7 @@ struct Tiled {
 
   // A pass over a panel of b as it is. It is copied where several row tiles use it: its rows lie then side by side and
   // in one cache. Copies fetch ahead themselves; fetching a panel by its tiles as well was slower.
-  void unpacked_panel(const Pass<T> &pass, const Panels &task, int64_t q, T *acc) const {
+  void unpacked_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, lanes = width / 2, j = q * width, columns = smaller(width, p.n - j);
     const int64_t size = static_cast<int64_t>(size_of(p.b.type)), row_bytes = p.b.row_stride * size;
     const int element = element_index(p.b.type);
@@ -336,14 +304,15 @@ struct Tiled {
     const bool copy = !adjacent || pass.tiles > 2 || element >= tile_element_type_count || !in_tiles;
     const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
                     (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
-    PanelRows<T> rows{j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
-    const bool tiles_copy = copy && adjacent && in_tiles && element < tile_element_type_count &&
-                            kernel.copying[element][0][1] && pass.count > unfetched_sum;
-    if (tiles_copy && columns == width) {
+    PanelRows<T> rows{
+        j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
+    const bool first_copies = copy && adjacent && in_tiles && tiles_copy(pass, element);
+    if (first_copies && columns == width) {
       rows.copy = task.copies;
       rows.fetch_next = q + 1 < task.end;
     } else if (copy || (!kernel.masks && columns != width && columns != lanes)) {
-      const int64_t group = copy && adjacent && !staged(p.b) && !tiles_copy ? panels_together : 1, turn = (q - task.first) % group;
+      const int64_t group = copy && adjacent && !staged(p.b) && !first_copies ? panels_together : 1;
+      const int64_t turn = (q - task.first) % group;
       if (turn == 0) pack_right(pass, q, smaller(group, task.end - q), task.copies, task.copy_values);
       rows.data = task.copies + turn * task.copy_values;
       rows.stride = width;
@@ -364,7 +333,7 @@ struct Tiled {
 
     Scratch scratch;
     T *a_block = scratch.at<T>(0);
-    Panels task{};
+    Panels<T> task{};
     task.first = chunk * blocks.chunk_panels;
     task.end = smaller(task.first + blocks.chunk_panels, blocks.panels);
     task.copies = a_block + round_up(pass.tiles * blocks.tile_rows * blocks.depth + 64, 64);

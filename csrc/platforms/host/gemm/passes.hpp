@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// What the loops of the tiled families hand down: a pass along k, and a panel of it.
+#pragma once
+
+#include <cstdint>
+
+namespace rocpy_host::gemm {
+
+// One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
+// them.
+template <class T>
+struct Pass {
+  int64_t g, elements;        // the batch entry, and its elements along k
+  int64_t first_tile, tiles;  // of rows
+  int64_t x0, count;
+  bool last;  // then the sums are complete
+  const T *a;
+};
+
+// The rows of b that a pass multiplies, of one panel: its first column, and where the tiles find them. What follows is
+// fetched meanwhile, a row at a time.
+template <class T>
+struct PanelRows {
+  int64_t j;
+  const void *data;
+  int64_t stride;
+  int element;
+  const char *next;
+  int64_t next_step;
+  bool fetch_next;
+  T *copy = nullptr;  // where the first tile copies the rows to for the others
+};
+
+// What a tile fetches while it multiplies, as TileCall says. `matrix`: the first of those that the epilogue reads.
+struct Fetch {
+  const char *from;
+  int64_t step, pace;
+  bool matrix;
+};
+
+// Panels [first, end) of a task, and the thread's memory: for the panels that are copied, and for the sums between
+// passes.
+template <class T>
+struct Panels {
+  int64_t first, end;
+  T *copies;
+  int64_t copy_values;
+  T *acc;
+};
+
+}  // namespace rocpy_host::gemm
