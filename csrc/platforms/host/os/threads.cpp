@@ -20,7 +20,8 @@
 namespace rocpy_host {
 namespace {
 
-// Longer than a task, for which a thread may have to wait at the end of a job: woken, it would come late to the next one.
+// Longer than a task, for which a thread may have to wait at the end of a job: woken, it would come late to the next
+// one.
 constexpr auto spin_time = std::chrono::microseconds(200);
 
 void relax() {
