@@ -16,8 +16,8 @@ from typing import Any
 import machine
 import numpy as np
 from harness import Entry, Groups, Row, Session, main, number, ran_on
-from isolation import CrashError, in_child
 from peers import normal, nvmath_with, optional, to_torch, torch_with
+from peers.isolation import CrashError, in_child
 from peers.switches import best as fastest_switches
 
 import rocpy

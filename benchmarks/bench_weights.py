@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Products of few rows with a large weight, which memory bounds: GB/s of the weight beside the machine's, by its dtype."""
+"""Products of few rows with a large weight, which memory bounds: GB/s of the weight by dtype, and the machine's."""
 
 import sys
 import tempfile

@@ -146,7 +146,8 @@ def measure(
         for label in order:
             starting(label)
             if settle:
-                # A rival's threads still spin after its last call and would take the other core: OpenBLAS's for 2^26 cycles.
+                # A rival's threads still spin after its last call, OpenBLAS's for 2^26 cycles, and would take the other
+                # core.
                 time.sleep(0.035)
                 timers[label].timeit(1)
             samples[label].append(timers[label].timeit(calls[label]) / calls[label] * 1e6)

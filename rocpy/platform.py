@@ -332,6 +332,8 @@ def _select() -> Platform:
     global _current
     with _lock:
         # Under the lock that a fork waits for: a child that is born in an import waits for ever for who was importing.
+        import json
+
         from rocpy import _hip_python, _search
 
         if _current is not None:
@@ -349,8 +351,6 @@ def _select() -> Platform:
             arrangement.undo()
             _core.unload()
             raise error
-        import json  # here: `import rocpy` is faster without it
-
         info = json.loads(_core.platform_info() or "{}")
         _current = Platform(name, tree.origin, reason, info, arrangement.how)
     if choice == "auto" and name == "host" and _device_node() is not None:
