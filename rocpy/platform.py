@@ -351,8 +351,7 @@ def _select() -> Platform:
             arrangement.undo()
             _core.unload()
             raise error
-        info = json.loads(_core.platform_info() or "{}")
-        _current = Platform(name, tree.origin, reason, info, arrangement.how)
+        _current = Platform(name, tree.origin, reason, json.loads(_core.platform_info() or "{}"), arrangement.how)
     if choice == "auto" and name == "host" and _device_node() is not None:
         warnings.warn(
             f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "
