@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
@@ -173,7 +172,7 @@ def test_a_change_of_the_bindings_table_alone_is_found(release):
         else:
             changes = [((version + 1, number),), ((0, None),), ((0, 3 if row.kind == "epilogue" else 99),)]
         for numbers_then in changes:
-            changed = dataclasses.replace(row, numbers=numbers_then)
+            changed = row._replace(numbers=numbers_then)
             believed = tuple(changed if each is row else each for each in _releases.ROWS)
             assert refused(believed, release), f"{row.name} as {numbers_then} in {version}"
 
