@@ -62,8 +62,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
-  if (panel_bytes > (tile_rows_of(p) > 8 ? near_bytes : 2 * near_bytes))
+  if (panel_bytes > (tile_rows_of(p) > 8 ? near_bytes : 2 * near_bytes)) {
     cycles += tiles * k * panels * width * size(p.compute) * outer_reads;
+  }
   // Of short sums little else is done than to write them: rows of the result that fall on the same sets push each other
   // out before their next columns are written, if a block has many.
   const bool conflict = p.d_row_stride * static_cast<int64_t>(size_of(p.d_type)) % set_bytes == 0;
