@@ -10,7 +10,7 @@ from typing import Any
 import machine
 import numpy as np
 from harness import Entry, Groups, Session, main
-from peers import normal
+from peers import normal, shape_name
 
 import rocpy
 from rocpy import dtypes
@@ -27,11 +27,16 @@ def operand(name: str, shape: tuple[int, int], dtype: str) -> np.ndarray[Any, An
     return (values * 20).astype(np.int8) if dtype == "int8" else values.astype(dtypes.lookup(dtype).numpy)
 
 
+def case_of(rows: int, side: int, dtype: str) -> str:
+    """Return the name of a product."""
+    return f"{shape_name((rows, side, side))} {dtype}"
+
+
 def groups(*, quick: bool) -> Groups:
     side = 256 if quick else SIDE
     for dtype in DTYPES:
         for rows in ROWS:
-            yield f"{rows}x{side}x{side} {dtype}", (rows, side, dtype)
+            yield case_of(rows, side, dtype), (rows, side, dtype)
 
 
 def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
@@ -47,9 +52,9 @@ def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
             Entry("rocpy", "rocpy.matmul(a, b, **scales)", names),
             Entry("rocpy Weight", "rocpy.matmul(a, weight, **scales)", names),
         ]
-        case = f"{rows}x{side}x{side} {dtype}"
+        case = case_of(rows, side, dtype)
         measured = session.compare(case, entries, against="rocpy", dtype=dtype, quiet=True, shape=(rows, side, side))
-        # One product after the other reads both copies of the weight: what caches hold of them is what is left over.
+        # The two take turns with a weight each: a working set of both is what caches hold a part of.
         size = 2 * b.nbytes
         reached = min((one for one in bandwidth if one >= size), default=max(bandwidth, default=0))
         line = [case]

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from rocpy import _core
+from rocpy import _core, _json
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
 from rocpy._variables import fault_of_variable, rows
@@ -332,8 +332,6 @@ def _select() -> Platform:
     global _current
     with _lock:
         # Under the lock that a fork waits for: a child that is born in an import waits for ever for who was importing.
-        import json
-
         from rocpy import _hip_python, _search
 
         if _current is not None:
@@ -351,7 +349,7 @@ def _select() -> Platform:
             arrangement.undo()
             _core.unload()
             raise error
-        _current = Platform(name, tree.origin, reason, json.loads(_core.platform_info() or "{}"), arrangement.how)
+        _current = Platform(name, tree.origin, reason, _json.loads(_core.platform_info() or "{}"), arrangement.how)
     if choice == "auto" and name == "host" and _device_node() is not None:
         warnings.warn(
             f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "

@@ -8,6 +8,7 @@ cimport cython
 
 from rocpy.blaslt.model.planned_product cimport PlannedProduct
 
+from rocpy import _json
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.blaslt.front.planned import planned_product
@@ -343,9 +344,7 @@ cdef class Matmul:
         chosen = self.algorithm
         if chosen is None:
             raise InvalidProblemError("this product has no elements to compute, so it has no algorithm to export")
-        import json  # here: `import rocpy` is faster without it
-
-        return {"format": FORMAT, "problem": json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
+        return {"format": FORMAT, "problem": _json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
                        scale_c=None, scale_d=None, epilogue_inputs=None):

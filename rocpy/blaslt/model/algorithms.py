@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rocpy import platform
+from rocpy import _json, platform
 from rocpy._messages.html import table
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
@@ -125,17 +125,13 @@ class Algorithm:
 
     def to_json(self) -> str:
         """Return the algorithm as a JSON object."""
-        import json  # here: `import rocpy` is faster without it
-
-        return json.dumps(self.to_dict(), sort_keys=True)
+        return _json.dumps(self.to_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Algorithm:
         """Return the algorithm that :meth:`to_json` wrote."""
-        import json  # here: `import rocpy` is faster without it
-
         try:
-            data = json.loads(text)
+            data = _json.loads(text)
         except (ValueError, RecursionError, TypeError) as error:
             raise InvalidProblemError(f"an algorithm's record is not JSON: {error}") from None
         return cls.from_dict(data)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rocpy import dtypes
+from rocpy import _json, dtypes
 from rocpy.blaslt.model import product_types as types
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.product_types import RESULT_TYPES
@@ -251,9 +251,7 @@ class Problem:
 
     def to_json(self) -> str:
         """Return the problem as a JSON object."""
-        import json  # here: `import rocpy` is faster without it
-
-        return json.dumps(asdict(self), sort_keys=True)
+        return _json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Problem:
@@ -264,10 +262,8 @@ class Problem:
         InvalidProblemError
             If it is not such a record.
         """
-        import json  # here: `import rocpy` is faster without it
-
         try:
-            return cls._from_record(json.loads(text))
+            return cls._from_record(_json.loads(text))
         except InvalidProblemError:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -313,11 +309,7 @@ class Problem:
 
     @property
     def _epilogue_text(self) -> str:
-        if not self.expression:
-            return self.epilogue
-        import json  # here: `import rocpy` is faster without it
-
-        return str(json.loads(self.expression)["name"])
+        return str(_json.loads(self.expression)["name"]) if self.expression else self.epilogue
 
     @property
     def _operand_text(self) -> str:
@@ -486,9 +478,7 @@ def _check_aux(problem: Problem, aux: OperandInfo) -> None:
 
 def check_record(record: Any, problem: Problem) -> None:
     """Refuse the record of an algorithm that is of another problem."""
-    import json  # here: `import rocpy` is faster without it
-
-    recorded = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
+    recorded = record if isinstance(record, Problem) else Problem.from_json(_json.dumps(record))
     if recorded != problem:
         raise InvalidProblemError(
             f"algorithm: its record is for {recorded}, and this product is {problem}"

@@ -9,7 +9,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rocpy import _core
+from rocpy import _core, _json
 from rocpy.errors import RocpyWarning
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def scope_of(version: int, arch: str) -> str:
         os.environ.get("HIPBLASLT_TENSILE_LIBPATH", ""),
         os.environ.get("TENSILE_SOLUTION_SELECTION_METHOD", ""),
     ]
-    import json  # here: `import rocpy` is faster without it
-
-    return json.dumps(
+    return _json.dumps(
         {"path": path, "build": build, "version": version, "arch": arch, "variables": variables}, sort_keys=True
     )
 
@@ -86,10 +84,8 @@ def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
         merged = {**verdicts_by_scope.pop(scope, {}), **verdicts}
         verdicts_by_scope[scope] = merged
         retained = dict(list(verdicts_by_scope.items())[-MOST_SCOPES:])
-        import json  # here: `import rocpy` is faster without it
-
         document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in retained.items()}}
-        _disk_cache.replace(path, json.dumps(document, indent=1).encode())
+        _disk_cache.replace(path, _json.dumps(document, indent=1).encode())
     forget_loaded()
     return path
 
@@ -150,10 +146,8 @@ def _exclusive(path: Path) -> Any:
 
 def _read(path: Path) -> dict[str, dict[str, Verdict]]:
     """Return what the file holds; a file of another schema or without sense counts as none, with a warning."""
-    import json  # here: `import rocpy` is faster without it
-
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = _json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

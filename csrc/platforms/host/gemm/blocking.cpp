@@ -62,7 +62,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
-  if (panel_bytes > (tile_rows_of(p) > 8 ? near_bytes : 2 * near_bytes)) {
+  if (panel_bytes > (low_tiles(p) ? 2 * near_bytes : near_bytes)) {
     cycles += tiles * k * panels * width * size(p.compute) * outer_reads;
   }
   // Of short sums little else is done than to write them: rows of the result that fall on the same sets push each other
@@ -148,7 +148,7 @@ double small_cycles(const Problem &p) {
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
   // Low tiles have the time to read b from an outer cache.
-  if (b_bytes > 2 * near_bytes && most > 8) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
+  if (b_bytes > 2 * near_bytes && !low_tiles(p)) cycles += static_cast<double>(tiles) * b_bytes * outer_reads;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
@@ -196,9 +196,9 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   blocks.depth = larger(step, round_up(divide_up(values, passes), step));
 
   // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.
-  const bool many_rows = tile_rows_of(p) > 8;
-  const int64_t rows = many_rows ? blocks.block_tiles * blocks.tile_rows : p.m, depth = many_rows ? blocks.depth : p.k;
-  const int64_t near = many_rows ? near_bytes : outer_bytes;
+  const bool low = low_tiles(p);
+  const int64_t rows = low ? p.m : blocks.block_tiles * blocks.tile_rows, depth = low ? p.k : blocks.depth;
+  const int64_t near = low ? outer_bytes : near_bytes;
   const bool stays = !conflict && rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near;
   blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
   return blocks;

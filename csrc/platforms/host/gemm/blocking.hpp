@@ -7,6 +7,9 @@
 
 namespace rocpy_host::gemm {
 
+// Sums of this length or less are of the first small algorithm.
+constexpr int short_sums = 96;
+
 // Ids are recorded in tuning databases: an id is never given to another meaning.
 constexpr Variant variants[] = {
     {{103, "direct.28x1024x512"}, Family::direct, 28, 1024, 512},
@@ -21,7 +24,7 @@ constexpr Variant variants[] = {
     {{401, "split.1024"}, Family::split, 28, 1024, 1024},
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},
-    {{501, "small.96"}, Family::small, 14, 1024, 96},
+    {{501, "small.96"}, Family::small, 14, 1024, short_sums},
     {{502, "small.192"}, Family::small, 14, 1024, 192},
 };
 constexpr int variant_count = sizeof variants / sizeof variants[0];

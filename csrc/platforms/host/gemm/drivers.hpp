@@ -92,6 +92,15 @@ inline int64_t tile_columns_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
 }
 
+// Low tiles are of sets with 16 registers: they read b more often, and have narrower panels.
+template <class T>
+bool low_tiles(const Kernels<T> &kernel) {
+  return kernel.tile_rows <= 8;
+}
+inline bool low_tiles(const Problem &p) {
+  return p.compute == Type::f64 ? low_tiles(kernels<double>()) : low_tiles(kernels<float>());
+}
+
 // Too little work to be cut into tasks for several threads.
 inline bool is_small(const Problem &p) {
   return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;

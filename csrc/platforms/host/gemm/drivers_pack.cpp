@@ -13,10 +13,11 @@ struct PackTasks {
   Operand<T> right;
   bool same;
   char *to;
-  // Rows of b are read along their length, some panels wide: where panels are narrow, more of them, and fewer rows at a
-  // time.
-  const bool narrow = kernel.tile_rows <= 8;
-  const int64_t group_panels = narrow ? 64 : 16, task_depth = narrow ? 64 : 256, row_step = narrow ? 8 : 32;
+  // Rows of b are read along their length, some panels wide: where tiles are low, panels are narrow too, so that there
+  // are more of them, and fewer rows at a time. With k adjacent a panel is finished before the next.
+  const bool along_rows = b.row_stride != 1, narrow = along_rows && low_tiles(kernel);
+  const int64_t group_panels = narrow ? 64 : 16, task_depth = narrow ? 64 : 256;
+  const int64_t step = narrow ? 8 : along_rows ? 32 : task_depth;
 
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
       : b(operand),
@@ -33,8 +34,6 @@ struct PackTasks {
     const int64_t width = kernel.tile_columns, first = index % groups * group_panels;
     const int64_t begin = index / groups * task_depth, end = smaller(k, begin + task_depth);
     const int64_t panels = smaller(group_panels, divide_up(n, width) - first);
-    // With k adjacent a panel is finished before the next.
-    const int64_t step = b.row_stride == 1 ? task_depth : row_step;
     const int element = element_index(b.type);
     const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
     for (int64_t x = begin; x < end; x += step) {

@@ -27,19 +27,19 @@ constexpr int64_t most_short_sum = 32, most_of_short_sums = 256 << 10, most_of_t
                   most_of_low_tiles = 36 << 10;
 // And by the algorithm of longer sums, which is for low tiles: less where vectors of its rows cross lines of the outer
 // cache that they are read from.
-constexpr int64_t short_depth = 96, most_of_longer_sums = 208 << 10, most_of_rows_across_lines = 72 << 10;
+constexpr int64_t most_of_longer_sums = 208 << 10, most_of_rows_across_lines = 72 << 10;
 
 int64_t operand_bytes(const Problem &p) { return p.n * p.k * static_cast<int64_t>(size_of(p.compute)); }
 
 bool short_takes(const Problem &p) {
-  const int64_t most = tile_rows_of(p) > 8 ? most_of_tall_tiles : most_of_low_tiles;
-  return p.k <= short_depth && operand_bytes(p) <= (p.k <= most_short_sum ? most_of_short_sums : most);
+  const int64_t most = low_tiles(p) ? most_of_low_tiles : most_of_tall_tiles;
+  return p.k <= short_sums && operand_bytes(p) <= (p.k <= most_short_sum ? most_of_short_sums : most);
 }
 
 bool longer_takes(const Problem &p) {
   const bool across = p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % 32 != 0;
   const int64_t most = across ? most_of_rows_across_lines : most_of_longer_sums;
-  return tile_rows_of(p) <= 8 && !short_takes(p) && operand_bytes(p) <= most;
+  return low_tiles(p) && !short_takes(p) && operand_bytes(p) <= most;
 }
 
 // Between copied rows of n columns.
@@ -135,7 +135,7 @@ bool small_takes(const Variant &variant, const Problem &p) {
   if (staged(p.a) || staged(p.b) || p.reduction == Reduction::result_columns) return false;
   if (p.n > 1 && p.b.column_stride != 1) return false;
   if (p.k > variant.depth) return false;
-  return variant.depth == short_depth ? short_takes(p) : longer_takes(p);
+  return variant.depth == short_sums ? short_takes(p) : longer_takes(p);
 }
 
 template <class T>

@@ -84,8 +84,10 @@ struct Tiled {
     if (to_d && !fetches && !kernel.correct && !b.copy && b.element < tile_element_type_count && blocks.panels > 2) {
       return plain_tiles(pass, b, kernel.tile[b.element][vectors - 1][!a_in_place], acc, part);
     }
+    // The tile that copies fetches its own rows; the others share what follows.
+    const int64_t copying = b.copy ? 1 : 0;
     int64_t shares = 1;
-    while (2 * shares <= pass.tiles - (b.copy ? 1 : 0) && count >= shared_rows) shares *= 2;
+    while (2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
     for (int64_t t = 0; t < pass.tiles; t++) {
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
@@ -108,7 +110,7 @@ struct Tiled {
         tile = buffer;
       }
       const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
-      const Fetch fetch = fetch_of(pass, b, t, shares, region, rows_of_a);
+      const Fetch fetch = from.copy ? fetch_copied(b) : fetch_of(pass, b, t - copying, shares, region, rows_of_a);
       if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
       const auto run_tile = from.copy ? kernel.copying[from.element][!a_in_place][rows]
                             : from.element < tile_element_type_count
@@ -147,16 +149,18 @@ struct Tiled {
     }
   }
 
+  // What the tile that copies a panel fetches: its rows ahead.
+  Fetch fetch_copied(const PanelRows<T> &b) const {
+    const int64_t step = b.stride * static_cast<int64_t>(size_of(p.b.type));
+    return {static_cast<const char *>(b.data) + copied_rows_ahead * step, step, 0, false};
+  }
+
   // The tiles of a panel fetch the next one together, in as many `shares`: one alone would wait for it. Where the
   // epilogue reads matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all
   // at once it would hold up the tile's own loads.
   Fetch fetch_of(const Pass<T> &pass, const PanelRows<T> &b, int64_t t, int64_t shares, const Region &region,
                  const T *rows_of_a) const {
     const bool reads_matrices = pass.last && epilogue_matrices.count;
-    if (b.copy && t-- == 0) {
-      const int64_t step = b.stride * static_cast<int64_t>(size_of(p.b.type));
-      return {static_cast<const char *>(b.data) + copied_rows_ahead * step, step, 0, false};
-    }
     if (b.fetch_next && (reads_matrices ? t == 0 : t < shares)) {
       if (reads_matrices) return {b.next, b.next_step, 0, false};
       return {b.next + t * (pass.count / shares) * b.next_step, b.next_step, shares - 1, false};
@@ -295,7 +299,8 @@ struct Tiled {
   }
 
   // A pass over a panel of b as it is. It is copied where several row tiles use it: its rows lie then side by side and
-  // in one cache. Copies fetch ahead themselves; fetching a panel by its tiles as well was slower.
+  // in one cache. The first tile copies it where it can, and the others fetch the next one; copies that go first fetch
+  // ahead themselves, and fetching a panel by its tiles as well was slower.
   void unpacked_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, lanes = width / 2, j = q * width, columns = smaller(width, p.n - j);
     const int64_t size = static_cast<int64_t>(size_of(p.b.type)), row_bytes = p.b.row_stride * size;

@@ -66,9 +66,9 @@ struct Strips {
 
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
 // where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
-// adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, from prefetch on at
-// prefetch_stride, each as often as prefetch_pace says: prefetch_pace + 1 is a power of two. Tiles that copy write the
-// rows of b to `copy` too, in the compute type and one after the other.
+// adjacent. b has columns adjacent and x at b_stride. A row of as much as a tile reads of b is prefetched for every
+// prefetch_pace + 1 of x, which is a power of two, or for fewer, from prefetch on at prefetch_stride. Tiles that copy
+// write the rows of b to `copy` too, in the compute type and one after the other.
 template <class T>
 struct TileCall {
   int64_t k;
