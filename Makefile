@@ -55,8 +55,8 @@ FRAMEWORKS = $(if $(strip $(TORCH)),$(STAMPS)/torch) $(if $(strip $(JAX)),$(STAM
 WITHOUT = $(if $(strip $(TORCH)),,--without-torch) $(if $(strip $(JAX)),,--without-jax)
 unexport PYTHONPATH PYTHONHOME
 
-COMPILED := $(shell find csrc cmake rocpy tools/generate_abi.py -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \
-  -o -name '*.S' -o -name '*.def' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.cmake' -o -name CMakeLists.txt -o -name generate_abi.py \) 2>/dev/null)
+COMPILED := $(shell find csrc cmake rocpy tools/generate_abi.py tools/abi_*.py tools/translate_modules.py -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \
+  -o -name '*.S' -o -name '*.def' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.cmake' -o -name CMakeLists.txt -o -path 'tools/*.py' \) 2>/dev/null)
 
 .PHONY: help
 help: ## Show this list

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Libraries of folders, each an object library that finds the headers of the folders below it and no others.
+include(RocpyPrecompile)
 include(RocpySanitize)
 
 get_filename_component(ROCPY_LAYER_ABI ${CMAKE_CURRENT_LIST_DIR}/../csrc/abi ABSOLUTE)
@@ -19,6 +20,7 @@ function(rocpy_layer name folder)
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
     target_compile_options(${target} PRIVATE -Wall -Wextra ${arg_OPTIONS})
     rocpy_sanitize(${target})
+    rocpy_precompile(${target} "${name};${arg_OPTIONS}" <algorithm> <atomic> <cstdint> <cstdio> <cstring> <functional> <map> <memory> <mutex> <string> <vector>)
     set(scope PUBLIC)
   else()
     add_library(${target} INTERFACE)

@@ -3,9 +3,9 @@
 
 ``generate_abi.py facade LIBRARY OUTPUT`` writes the C++ source of one of the host platform's facades: each row of the
 library forwards to the function of the same name in librocpy_host.so, and answers with a status what is thrown there.
-``generate_abi.py pxd OUTPUT`` writes the Cython declarations and checked calls of every row. ``generate_abi.py rows
-LIBRARY`` prints the names of a library's rows, and ``generate_abi.py check LIBRARY FILE`` compares them with the
-symbols that a shared library exports (by ``nm``).
+``generate_abi.py pxd FOLDER OUTPUT`` writes the Cython declarations and checked calls of the rows that Cython files in
+the folder name. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows, and ``generate_abi.py check
+LIBRARY FILE`` compares them with the symbols that a shared library exports (by ``nm``).
 """
 
 from __future__ import annotations
@@ -107,6 +107,24 @@ def parse_rows(path: str | Path) -> list[Row]:
 def all_rows() -> list[Row]:
     """Read the rows of every ``.def`` file of the contract."""
     return [row for name in DEFINITIONS for row in parse_rows(ABI / name)]
+
+
+def named_rows(folder: Path) -> list[Row]:
+    """Read the rows that Cython files name: the others would be analysed anew for every module that imports a few.
+
+    Parameters
+    ----------
+    folder : path
+        Where the files are, at any depth.
+
+    Returns
+    -------
+    list of Row
+        In the order of ``all_rows``.
+    """
+    files = (path for pattern in ("*.pyx", "*.pxd") for path in folder.rglob(pattern))
+    words = {word for path in files for word in re.findall(r"\b(?:slot_)?(\w+)", path.read_text(encoding="utf-8"))}
+    return [row for row in all_rows() if row.name in words]
 
 
 def extension_symbols(library: str) -> dict[str, str]:
@@ -233,7 +251,8 @@ def main(argv: list[str] | None = None) -> int:
     mode = modes.add_parser("facade", help="C++ source of a host facade")
     mode.add_argument("library")
     mode.add_argument("output", type=Path)
-    mode = modes.add_parser("pxd", help="Cython declarations and checked calls of all rows")
+    mode = modes.add_parser("pxd", help="Cython declarations and checked calls of the rows that Cython files name")
+    mode.add_argument("folder", type=Path)
     mode.add_argument("output", type=Path)
     mode = modes.add_parser("rows", help="names of a library's rows, one a line")
     mode.add_argument("library")
@@ -248,7 +267,10 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.mode == "facade":
         arguments.output.write_text(facade(arguments.library), encoding="utf-8")
     elif arguments.mode == "pxd":
-        arguments.output.write_text(abi_pxd.pxd([ABI / name for name in abi_pxd.HEADERS], all_rows()), encoding="utf-8")
+        text = abi_pxd.pxd([ABI / name for name in abi_pxd.HEADERS], named_rows(arguments.folder))
+        # Unchanged, it keeps its time, and the modules that import it are not translated again.
+        if not arguments.output.exists() or arguments.output.read_text(encoding="utf-8") != text:
+            arguments.output.write_text(text, encoding="utf-8")
     else:
         print("\n".join(row.name for row in all_rows() if row.library == arguments.library))
     return 0

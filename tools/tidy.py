@@ -20,9 +20,10 @@ SETTINGS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
     "-DCMAKE_CXX_COMPILER_LAUNCHER=",
+    "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON",
 )
 # A Cython module whose command finds every header that one includes.
-CYTHON_MODULE = "rocpy_jax__handler.cpp"
+CYTHON_MODULE = "jax/_handler.cpp"
 # The device library as one unit, for an architecture of AMD's.
 DEVICE_HEADER = "csrc/device/rocpy_coop_python.h"
 DEVICE_COMMAND = "clang++ -std=c++17 -x hip --cuda-device-only --offload-arch=gfx942 -nogpuinc -nogpulib -c"
@@ -68,7 +69,7 @@ def commands() -> dict[str, dict[str, str]]:
         path = sources.get(os.path.normpath(entry["file"]))
         if path is not None:
             chosen[path] = entry  # the last one of a kernel is that of the baseline
-    like = next(entry["command"] for entry in package if Path(entry["file"]).name == CYTHON_MODULE)
+    like = next(entry["command"] for entry in package if entry["file"].endswith(CYTHON_MODULE))
     like = like[: like.index(" -o ")] + " -x c++-header -c"
     for header, command in [*((header, like) for header in lone_headers()), (DEVICE_HEADER, DEVICE_COMMAND)]:
         path = str(ROOT / header)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The Cython declarations made from the contract: every type, every row, and what they look like."""
 
+import os
 import re
 
 import abi_pxd
@@ -51,3 +52,20 @@ def test_a_declaration(source, wanted):
 def test_a_field_that_cannot_be_read_is_an_error():
     with pytest.raises(ValueError, match="cannot read field"):
         list(abi_pxd.declarations("typedef struct S { broken; } S;"))
+
+
+def test_rows_are_those_that_cython_files_name(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "module.pyx").write_text("cimport abi\nabi.hipFree(pointer)\nabi.slot_hipInit(0)\n")
+    (tmp_path / "module.pxd").write_text("from abi cimport ncclCommCount\n")
+    (tmp_path / "module.py").write_text("hipMalloc\n")
+    assert [row.name for row in generate_abi.named_rows(tmp_path)] == ["hipInit", "hipFree", "ncclCommCount"]
+
+
+def test_a_file_that_would_be_the_same_is_not_written(tmp_path):
+    output = tmp_path / "abi.pxd"
+    for _ in range(2):
+        assert generate_abi.main(["pxd", str(tmp_path), str(output)]) == 0
+        output.chmod(0o444)
+        os.utime(output, (1, 1))
+    assert output.stat().st_mtime == 1

@@ -136,14 +136,20 @@ void dot(const DotCall<T> &call) {
         for (int c = 0; c < columns; c++) sum[i][c] = fma(row, factor[c], sum[i][c]);
       }
     }
-    int valid = n - j < columns ? static_cast<int>(n - j) : columns;
+    // From memory, in a loop: a sum over lanes is long, and there would be one for each register.
+    Vec<T> sums[rows][columns];
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
-      for (int c = 0; c < columns; c++) {
-        if (c >= valid) break;
+      for (int c = 0; c < columns; c++) sums[i][c] = sum[i][c];
+    }
+    const int valid = n - j < columns ? static_cast<int>(n - j) : columns;
+    ROCPY_LOOP
+    for (int i = 0; i < rows; i++) {
+      ROCPY_LOOP
+      for (int c = 0; c < valid; c++) {
         T *to = out + i * out_row + (j + c) * out_column;
-        T total = sum_lanes<T>(sum[i][c]);
+        const T total = sum_lanes<T>(sums[i][c]);
         *to = first ? total : *to + total;
       }
     }

@@ -35,4 +35,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   rocpy_gemm_kernels(neon ${all})
 endif()
-rocpy_gemm_kernels(baseline ${all})
+# For processors of before 2013: its vectors are written out, and but for integers -O3 makes it 2 % faster in half as much time again.
+rocpy_gemm_kernels(baseline ${all} -O1)
+set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/kernels_integer.cpp PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<BOOL:${ROCPY_SANITIZE}>>:-O3>")

@@ -22,9 +22,11 @@
 
 #if defined(__clang__)
 #define ROCPY_UNROLL _Pragma("unroll")
+#define ROCPY_LOOP _Pragma("nounroll")
 #define ROCPY_SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define ROCPY_UNROLL _Pragma("GCC unroll 16")
+#define ROCPY_LOOP _Pragma("GCC unroll 1")
 #define ROCPY_SHUFFLE(type, a, b, ...) __builtin_shuffle(a, b, type{__VA_ARGS__})
 #endif
 #define ROCPY_INLINE inline __attribute__((always_inline))
