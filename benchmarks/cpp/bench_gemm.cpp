@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
-//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--openblas LIBRARY]
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [bt] [packed] [f64]" ...] [--openblas LIBRARY]
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and
-// epilogues.
+// epilogues; with --shape these are measured and no others.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -307,8 +307,17 @@ struct Options {
   int rounds = 5;
   bool all = false;
   std::string only;
+  std::vector<std::string> shapes;
   Sgemm sgemm = nullptr;
 };
+
+// A shape of the command line, which has to outlive what is made of it.
+Shape read_shape(const std::string &text) {
+  long m = 0, n = 0, k = 0;
+  if (sscanf(text.c_str(), "%ldx%ldx%ld", &m, &n, &k) != 3) fprintf(stderr, "no shape: %s\n", text.c_str());
+  const auto has = [&](const char *word) { return text.find(word) != std::string::npos; };
+  return {text.c_str(), m, n, k, 1, has(" f64") ? f64 : f32, has(" bt"), has(" packed"), false, none, no};
+}
 
 Sgemm find_sgemm(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -328,6 +337,7 @@ Options read_options(int argc, char **argv) {
     if (word == "--rounds") options.rounds = atoi(value);
     if (word == "--only") options.only = value;
     if (word == "--all") options.all = true;
+    if (word == "--shape") options.shapes.emplace_back(value);
     if (word == "--openblas") options.sgemm = find_sgemm(value);
   }
   return options;
@@ -351,6 +361,8 @@ int main(int argc, char **argv) {
   const Options options = read_options(argc, argv);
   cpu_time = thread_count() == 1;
   printf("kernel set %s, %d thread(s)\n", isa_name(), thread_count());
+  for (const std::string &text : options.shapes) measure(read_shape(text), options);
+  if (!options.shapes.empty()) return 0;
   for (const Shape &shape : usual_shapes) measure(shape, options);
   if (options.all) {
     for (const Shape &shape : more_shapes) measure(shape, options);

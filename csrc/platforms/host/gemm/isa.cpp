@@ -99,6 +99,18 @@ bool use_kernel_set(const char *name) {
   return true;
 }
 
+bool vectors_take_two_cycles() {
+#if defined(__x86_64__)
+  static const bool halves = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amdfam19h") != 0;
+  }();
+  return halves && kernel_set().f32->tile_columns == 32;
+#else
+  return false;
+#endif
+}
+
 const char *isa_name() { return kernel_set().name; }
 
 }  // namespace rocpy_host::gemm

@@ -51,4 +51,8 @@ inline const Kernels<int32_t> &kernels<int32_t>() {
   return *kernel_set().i32;
 }
 
+// Whether a vector of the chosen set takes two cycles of the units that multiply: 512 bits on AMD's Zen 4, whose units
+// have 256. Memory is the faster beside them.
+bool vectors_take_two_cycles();
+
 }  // namespace rocpy_host::gemm

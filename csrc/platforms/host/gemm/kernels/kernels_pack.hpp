@@ -27,6 +27,7 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
     for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
       // Rows are far apart, so that no hardware fetches what the panels to the right will read of them.
       __builtin_prefetch(from + panels_ahead * 2 * lanes);
+      if constexpr (2 * lanes * sizeof(E) > 64) __builtin_prefetch(from + panels_ahead * 2 * lanes + lanes);
       Vec<T> first = load(from), second = load(from + lanes);
       store(to, first);
       store(to + lanes, second);
