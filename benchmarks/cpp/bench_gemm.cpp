@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
-//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [bt] [packed] [f64]" ...] [--openblas LIBRARY]
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [bt] [packed] [f64]" ...] [--openblas
+//   LIBRARY]
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and
 // epilogues; with --shape these are measured and no others.
 #include <dlfcn.h>
