@@ -102,8 +102,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
     const double far = b_bytes > outermost_bytes ? 0.1 * std::log2(b_bytes / outermost_bytes) : 0;
     const double wait = memory_cycles(b_bytes, 0.5 * memory_bytes) - cycles;
-    // Most of it is hidden where the arithmetic takes twice as long, as far as caches reach.
-    const double shown = vectors_take_two_cycles() && b_bytes <= 2 * outermost_bytes ? 0.2 : 1;
+    // Of the second cache most of it is hidden where the arithmetic takes twice as long.
+    const double shown = vectors_take_two_cycles() && b_bytes <= 2 * cache_bytes ? 0.2 : 1;
     extra =
         memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) * shown + (wait > 0 ? wait : 0);
   } else {

@@ -20,7 +20,8 @@ constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
 // that is next.
-constexpr int64_t wide_ahead = 1024, dot_ahead = 2048;
+constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 1024 : 512; }
+constexpr int64_t dot_ahead = 2048;
 
 // Some vectors of columns from the j-th on, `last` lanes of the last of them.
 template <class T, class E, int rows, int vectors>
@@ -73,12 +74,13 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);
+  constexpr int64_t far = wide_ahead(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
-  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + wide_ahead;
+  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + far;
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > wide_ahead ? wide_ahead : wrapped;
+    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > far ? far : wrapped;
     wide_block<T, E, rows, vectors>(call, j, lanes, ahead);
   }
   for (; j < n; j += lanes) {
