@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # rocpy_precompile(<target> <kind> <headers ...>): the library's headers that its sources include most, read once for all targets of a kind, which
-# are compiled with the same options. A third of the time of a build is theirs.
+# are compiled with the same options. To read them for each source took a fifth of a build.
 #
 # A source includes what it uses all the same: wheels are built without, and so is all that a compiler cache keeps, which does not know them.
 if(CMAKE_CXX_COMPILER_LAUNCHER OR (DEFINED SKBUILD_STATE AND NOT SKBUILD_STATE STREQUAL "editable"))
