@@ -129,7 +129,7 @@ def test_close_in_the_midst_of_another_threads_use_is_refused_or_done():
 
 def test_handles_are_one_for_each_stream_bounded_and_given_back():
     a = np.ones((32, 32), np.float32)
-    # Plans that an earlier test left in a circle keep their handles, as does what still runs, and threads that end late.
+    # Plans that an earlier test left in a circle keep their handles, as does what still runs; threads may end late.
     deadline = time.monotonic() + 10
     while True:
         gc.collect()
