@@ -15,6 +15,8 @@ constexpr Variant variants[] = {
     {{103, "direct.28x1024x512"}, Family::direct, 28, 1024, 512},
     {{101, "direct.112x1024x256"}, Family::direct, 112, 1024, 256},
     {{102, "direct.224x512x256"}, Family::direct, 224, 512, 256},
+    {{104, "direct.224x1024x512"}, Family::direct, 224, 1024, 512},
+    {{105, "direct.280x1024x256"}, Family::direct, 280, 1024, 256},
     {{201, "skinny.1024"}, Family::skinny, 16, 1024, 4096},
     {{202, "skinny.4096"}, Family::skinny, 16, 4096, 4096},
     {{301, "blocked.112x1024x256"}, Family::blocked, 112, 1024, 256},

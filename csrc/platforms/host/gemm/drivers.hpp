@@ -19,7 +19,7 @@ struct Variant {
 };
 
 // A fixed size per thread, enough for every variant's blocks.
-constexpr size_t scratch_bytes = size_t{5} << 18;
+constexpr size_t scratch_bytes = size_t{5} << 19;
 
 // The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory
 // is short the threads take turns with one static buffer.

@@ -21,6 +21,12 @@ constexpr int64_t shared_rows = 64;
 // How many rows ahead the tile that copies a panel fetches it.
 constexpr int64_t copied_rows_ahead = 32;
 
+// Where a row of a panel begins within a cache line, the panel to the left has fetched that line. It is the line of the
+// row's last byte that is fetched, or of the last one of its first `line_bytes`: arrays of numpy begin 16 bytes after a
+// line.
+constexpr int64_t line_bytes = 64;
+int64_t fetched_byte(int64_t row_bytes) { return smaller(row_bytes, line_bytes) - 1; }
+
 // Sums so short that a panel is not worth fetching.
 constexpr int64_t unfetched_sum = 32;
 
@@ -52,6 +58,7 @@ struct Tiled {
   bool a_in_place;
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
+  const bool copies = copying_pays();
 
   // `whole_k` of the product that this is a part of.
   Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last,
@@ -151,8 +158,9 @@ struct Tiled {
 
   // What the tile that copies a panel fetches: its rows ahead.
   Fetch fetch_copied(const PanelRows<T> &b) const {
-    const int64_t step = b.stride * static_cast<int64_t>(size_of(p.b.type));
-    return {static_cast<const char *>(b.data) + copied_rows_ahead * step, step, 0, false};
+    const int64_t size = static_cast<int64_t>(size_of(p.b.type)), step = b.stride * size;
+    const int64_t ahead = copied_rows_ahead * step + fetched_byte(kernel.tile_columns * size);
+    return {static_cast<const char *>(b.data) + ahead, step, 0, false};
   }
 
   // The tiles of a panel fetch the next one together, in as many `shares`: one alone would wait for it. Where the
@@ -269,8 +277,8 @@ struct Tiled {
 
   // Whether the first tile of a panel can copy it for the others.
   bool tiles_copy(const Pass<T> &pass, int element) const {
-    return pass.tiles > 2 && pass.count > unfetched_sum && element < tile_element_type_count &&
-           kernel.copying[element][0][1];
+    return copies && pass.tiles > 2 && pass.count > unfetched_sum && element < tile_element_type_count &&
+           kernel.copying[element][0][blocks.tile_rows];
   }
 
   // A pass over panels of b that were packed, from the q-th on; returns how many.
@@ -309,8 +317,8 @@ struct Tiled {
     const bool copy = !adjacent || pass.tiles > 2 || element >= tile_element_type_count || !in_tiles;
     const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
                     (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
-    PanelRows<T> rows{
-        j, b, p.b.row_stride, element, b + width * size, row_bytes, !copy && adjacent && q + 1 < task.end};
+    const char *next = b + width * size + fetched_byte(width * size);
+    PanelRows<T> rows{j, b, p.b.row_stride, element, next, row_bytes, !copy && adjacent && q + 1 < task.end};
     const bool first_copies = copy && adjacent && in_tiles && tiles_copy(pass, element);
     if (first_copies && columns == width) {
       rows.copy = task.copies;

@@ -111,6 +111,8 @@ bool vectors_take_two_cycles() {
 #endif
 }
 
+bool copying_pays() { return kernel_set().f32->tile_columns < 32 || vectors_take_two_cycles(); }
+
 const char *isa_name() { return kernel_set().name; }
 
 }  // namespace rocpy_host::gemm

@@ -26,8 +26,11 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
   if (count == 2 * lanes && width == count) {
     for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
       // Rows are far apart, so that no hardware fetches what the panels to the right will read of them.
-      __builtin_prefetch(from + panels_ahead * 2 * lanes);
-      if constexpr (2 * lanes * sizeof(E) > 64) __builtin_prefetch(from + panels_ahead * 2 * lanes + lanes);
+      // Of a row that begins within a cache line the panel to the left has fetched the first one.
+      const char *ahead = reinterpret_cast<const char *>(from + panels_ahead * 2 * lanes);
+      constexpr int bytes = 2 * lanes * static_cast<int>(sizeof(E));
+      __builtin_prefetch(ahead + (bytes > 64 ? 63 : bytes - 1));
+      if constexpr (bytes > 64) __builtin_prefetch(ahead + bytes - 1);
       Vec<T> first = load(from), second = load(from + lanes);
       store(to, first);
       store(to + lanes, second);

@@ -38,9 +38,14 @@ constexpr bool has_masks = vector_bytes == 64;
 template <class E>
 constexpr bool masks_loads = has_masks && sizeof(E) > 1;
 
-// With 16 registers of 32 bytes, measured there alone: the first tile of a panel copies it for the others, which hides
-// the copying behind the arithmetic; a tile fetches the rows that it will write.
-constexpr bool tiles_copy = vector_bytes == 32, fetches_result = vector_bytes == 32;
+// The first tile of a panel can copy it for the others, which hides the copying behind the arithmetic.
+constexpr bool tiles_copy = vector_bytes >= 32;
+
+// Three tiles of about equal height, or more, have at least so many rows; fewer do not copy.
+constexpr int least_copying_rows = 2 * tile_rows / 3 + 1;
+
+// With 16 registers of 32 bytes, measured there alone: a tile fetches the rows that it will write.
+constexpr bool fetches_result = vector_bytes == 32;
 
 // Steps of the loop over k that are written out. A tile of few steps gains nothing by that.
 constexpr int64_t steps_together = vector_bytes == 32 ? 4 : 2;
@@ -236,7 +241,8 @@ constexpr void fill_strips(Strips<T> &strips) {
 template <class T, class E, int vectors, bool packed, int rows, bool copies = false>
 constexpr void fill_tiles(typename Kernels<T>::Tile *row) {
   row[rows] = tile<T, E, rows, vectors, packed, copies>;
-  if constexpr (rows > 1) fill_tiles<T, E, vectors, packed, rows - 1, copies>(row);
+  constexpr int least = copies ? least_copying_rows : 1;
+  if constexpr (rows > least) fill_tiles<T, E, vectors, packed, rows - 1, copies>(row);
 }
 
 template <class T, class E>
