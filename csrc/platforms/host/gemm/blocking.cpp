@@ -13,6 +13,8 @@ namespace {
 
 constexpr double memory_bytes = 7.0;         // a cycle, from memory, waited for
 constexpr double fetched_bytes = 26.0;       // a cycle, fetched ahead of the arithmetic that needs it
+constexpr double copied_bytes = 40.0;        // a cycle, copied again by a tile from the outermost cache
+constexpr double working_set_bytes = 36 << 20;  // operands and result of this size are not all in the outermost cache
 constexpr double written_bytes = 10.0;       // a cycle, of panels
 constexpr double cache_bytes = 1 << 19;      // an operand up to this size is taken to be in a cache
 constexpr double outermost_bytes = 7 << 20;  // up to here an operand is read again from the outermost cache
@@ -106,6 +108,11 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     const double shown = vectors_take_two_cycles() && b_bytes <= 2 * cache_bytes ? 0.2 : 1;
     extra =
         memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) * shown + (wait > 0 ? wait : 0);
+  } else if (across && readable && copying_pays()) {
+    // The first tile of each panel copies it beside its arithmetic, and fetches ahead.
+    const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
+    extra = memory_cycles(b_bytes, fetched_bytes) +
+            (blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
   } else {
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);

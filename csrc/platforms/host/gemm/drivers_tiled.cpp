@@ -39,6 +39,26 @@ constexpr int64_t rows_together = 16;
 // Four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
+// Panels of b from which on one more is a small price for panels that begin where cache lines do.
+constexpr int64_t many_panels = 64;
+
+// How many columns the first panel lacks, so that the others begin where cache lines of b do, if a row of a panel is as
+// long as a line: one is fetched then, not two, and written to a result that lies like b. No bit depends on it.
+int64_t lacking_columns(const Problem &p) {
+  const int64_t size = static_cast<int64_t>(size_of(p.compute)), width = tile_columns_of(p);
+  if (p.b.packed || p.b.type != p.compute || p.b.column_stride != 1 || p.n < many_panels * width) return 0;
+  if (width * size != line_bytes || p.b.row_stride * size % line_bytes != 0) return 0;
+  const int64_t after = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.b.data) % line_bytes);
+  return after % 16 == 0 ? after / size : 0;
+}
+
+// The problem that blocks are made for.
+Problem widened(const Problem &p, int64_t columns) {
+  Problem wide = p;
+  wide.n += columns;
+  return wide;
+}
+
 template <class T>
 struct Tiled {
   const Kernels<T> &kernel = kernels<T>();
@@ -59,6 +79,7 @@ struct Tiled {
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
   const bool copies = copying_pays();
+  int64_t lacking = 0;  // columns of the first panel
 
   // `whole_k` of the product that this is a part of.
   Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last,
@@ -76,9 +97,13 @@ struct Tiled {
     a_in_place = !thin && blocks.a_in_place;
   }
 
+  // The first column of a panel, and how many it has.
+  int64_t column_of(int64_t q) const { return larger(0, q * kernel.tile_columns - lacking); }
+  int64_t columns_of(int64_t q) const { return smaller(column_of(q + 1), p.n) - column_of(q); }
+
   // A pass over one panel; acc holds the sums of its tiles between passes.
   void panel(const Pass<T> &pass, const PanelRows<T> &b, T *acc) const {
-    const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - b.j), count = pass.count;
+    const int64_t lanes = kernel.tile_columns / 2, width = b.columns, count = pass.count;
     const int vectors = b.element >= tile_element_type_count || width > lanes ? 2 : 1;
     alignas(64) T buffer[max_tile_rows * 64];
     alignas(64) T correction[64];
@@ -204,10 +229,10 @@ struct Tiled {
       const char *b = static_cast<const char *>(panels) + q * (p.k / block_depth) * bytes;
       if (!thin) {
         kernel.blocks[index].widen(b, pass.x0, pass.count, sliver);
-        return panel(pass, {q * width, sliver, width, 0, b, 0, false}, acc);
+        return panel(pass, {q * width, columns_of(q), sliver, width, 0, b, 0, false}, acc);
       }
       b += pass.x0 / block_depth * bytes;
-      panel(pass, {q * width, b, width, element_type_count + index, b, 0, false}, acc);
+      panel(pass, {q * width, columns_of(q), b, width, element_type_count + index, b, 0, false}, acc);
     }
   }
 
@@ -265,7 +290,7 @@ struct Tiled {
     const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? rows_together : pass.count;
     for (int64_t x = 0; x < pass.count; x += rows) {
       for (int64_t t = 0; t < together; t++) {
-        const int64_t j = (q + t) * width, columns = smaller(width, p.n - j);
+        const int64_t j = column_of(q + t), columns = columns_of(q + t);
         const int padded = static_cast<int>(columns > lanes || kernel.correct ? width : lanes);
         right.pack({pass.g, pass.elements, pass.x0 + x, j, smaller(rows, pass.count - x), static_cast<int>(columns)},
                    padded, to + t * panel_stride + x * width, width);
@@ -293,7 +318,7 @@ struct Tiled {
     }
     const bool more = pass.tiles > 1 && q + 1 < task.end;
     const char *next = b + (more ? depth : rows_ahead) * row_bytes;
-    PanelRows<T> rows{j, b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
+    PanelRows<T> rows{j, columns_of(q), b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
@@ -310,15 +335,15 @@ struct Tiled {
   // in one cache. The first tile copies it where it can, and the others fetch the next one; copies that go first fetch
   // ahead themselves, and fetching a panel by its tiles as well was slower.
   void unpacked_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
-    const int64_t width = kernel.tile_columns, lanes = width / 2, j = q * width, columns = smaller(width, p.n - j);
+    const int64_t width = kernel.tile_columns, lanes = width / 2, j = column_of(q), columns = columns_of(q);
     const int64_t size = static_cast<int64_t>(size_of(p.b.type)), row_bytes = p.b.row_stride * size;
     const int element = element_index(p.b.type);
     const bool adjacent = p.b.column_stride == 1;
     const bool copy = !adjacent || pass.tiles > 2 || element >= tile_element_type_count || !in_tiles;
     const char *b = offset(p.b.data, p.b.type, pass.g * p.b.batch_stride) +
                     (pass.x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * size;
-    const char *next = b + width * size + fetched_byte(width * size);
-    PanelRows<T> rows{j, b, p.b.row_stride, element, next, row_bytes, !copy && adjacent && q + 1 < task.end};
+    const char *next = b + columns * size + fetched_byte(width * size);
+    PanelRows<T> rows{j, columns, b, p.b.row_stride, element, next, row_bytes, !copy && adjacent && q + 1 < task.end};
     const bool first_copies = copy && adjacent && in_tiles && tiles_copy(pass, element);
     if (first_copies && columns == width) {
       rows.copy = task.copies;
@@ -354,7 +379,7 @@ struct Tiled {
     task.acc = task.copies + (panels ? 1 : panels_together) * task.copy_values;
     if (sums) {
       T *row = sums_of(pass.g, block);
-      for (int64_t j = task.first * width; j < smaller(p.n, task.end * width); j++) row[j] = 0;
+      for (int64_t j = column_of(task.first); j < smaller(p.n, column_of(task.end)); j++) row[j] = 0;
     }
     const T *rows_of_a = nullptr;
     if (a_in_place) {
@@ -436,7 +461,9 @@ template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
   const double multiplications = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.batch * k);
-  Tiled<T> tiled(p, make_blocks(variant, p, threads_for(multiplications, 0)), k, k, p.k);
+  const int64_t lacking = variant.family == Family::direct ? lacking_columns(p) : 0;
+  Tiled<T> tiled(p, make_blocks(variant, widened(p, lacking), threads_for(multiplications, 0)), k, k, p.k);
+  tiled.lacking = lacking;
   char *free_space = static_cast<char *>(workspace);
   if (p.reduction == Reduction::result_columns) {
     tiled.sums = reinterpret_cast<T *>(free_space);

@@ -17,11 +17,11 @@ struct Pass {
   const T *a;
 };
 
-// The rows of b that a pass multiplies, of one panel: its first column, and where the tiles find them. What follows is
+// The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find them. What follows is
 // fetched meanwhile, a row at a time.
 template <class T>
 struct PanelRows {
-  int64_t j;
+  int64_t j, columns;
   const void *data;
   int64_t stride;
   int element;
