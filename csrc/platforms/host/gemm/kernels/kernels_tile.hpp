@@ -44,7 +44,8 @@ constexpr bool tiles_copy = vector_bytes >= 32;
 // Three tiles of about equal height, or more, have at least so many rows; fewer do not copy.
 constexpr int least_copying_rows = 2 * tile_rows / 3 + 1;
 
-// With 16 registers of 32 bytes, measured there alone: a tile fetches the rows that it will write.
+// With 16 registers of 32 bytes, measured there alone: a tile fetches the rows that it will write, and the
+// sums that the next one goes on with.
 constexpr bool fetches_result = vector_bytes == 32;
 
 // Steps of the loop over k that are written out. A tile of few steps gains nothing by that.
@@ -129,7 +130,10 @@ void tile(const TileCall<T> &call) {
   const T *in = call.in;
   if constexpr (fetches_result) {
     ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) __builtin_prefetch(call.out + i * call.out_stride, 1);
+    for (int i = 0; i < rows; i++) {
+      __builtin_prefetch(call.out + i * call.out_stride, 1);
+      if (in) __builtin_prefetch(in + (rows + i) * call.in_stride);
+    }
   }
   Vec<T> sum[rows][vectors];
   ROCPY_UNROLL
