@@ -11,16 +11,16 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr double memory_bytes = 7.0;         // a cycle, from memory, waited for
-constexpr double fetched_bytes = 26.0;       // a cycle, fetched ahead of the arithmetic that needs it
-constexpr double copied_bytes = 40.0;        // a cycle, copied again by a tile from the outermost cache
+constexpr double memory_bytes = 7.0;            // a cycle, from memory, waited for
+constexpr double fetched_bytes = 26.0;          // a cycle, fetched ahead of the arithmetic that needs it
+constexpr double copied_bytes = 40.0;           // a cycle, copied again by a tile from the outermost cache
 constexpr double working_set_bytes = 36 << 20;  // operands and result of this size are not all in the outermost cache
-constexpr double written_bytes = 10.0;       // a cycle, of panels
-constexpr double cache_bytes = 1 << 19;      // an operand up to this size is taken to be in a cache
-constexpr double outermost_bytes = 7 << 20;  // up to here an operand is read again from the outermost cache
-constexpr double outer_reads = 0.004;        // cycles a byte of a panel that is read again from the second cache
-constexpr double low_tile_reads = 0.006;     // the same beside tiles of few rows
-constexpr double conflict_cycles = 0.12;     // cycles a byte of a result that is pushed out while it is written
+constexpr double written_bytes = 10.0;          // a cycle, of panels
+constexpr double cache_bytes = 1 << 19;         // an operand up to this size is taken to be in a cache
+constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read again from the outermost cache
+constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
+constexpr double low_tile_reads = 0.006;        // the same beside tiles of few rows
+constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;

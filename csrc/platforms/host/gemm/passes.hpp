@@ -17,8 +17,8 @@ struct Pass {
   const T *a;
 };
 
-// The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find them. What follows is
-// fetched meanwhile, a row at a time.
+// The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find
+// them. What follows is fetched meanwhile, a row at a time.
 template <class T>
 struct PanelRows {
   int64_t j, columns;
