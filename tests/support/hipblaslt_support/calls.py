@@ -271,7 +271,7 @@ def run(handle_, problem, a, b, c=None, alpha=1.0, beta=0.0, algo_index=0):
     memory_c = stored(np.full((p.batch, p.m, p.n), np.nan) if c is None else c, p.result, letter("c"))
     memory_d = np.zeros(p.batch * p.m * p.n, DTYPES[p.result][0])
     with Call(p) as call:
-        status, entries, _ = call.heuristic(handle_)
+        status, entries, _ = call.heuristic(handle_, algo_index + 1)
         if status or not entries:
             raise StatusError(f"heuristic: status {status}, {len(entries)} found")
         result = entries[algo_index]

@@ -21,6 +21,8 @@ constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
 constexpr double low_tile_reads = 0.006;        // the same beside tiles of few rows
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
+constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
+constexpr double few_tiles = 5;
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -113,6 +115,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
     extra = memory_cycles(b_bytes, fetched_bytes) +
             (blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
+    // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for.
+    if (low_tiles(p) && panel_bytes > 1.5 * near_bytes && tiles <= few_tiles) extra += filling_copy * b_bytes;
   } else {
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
