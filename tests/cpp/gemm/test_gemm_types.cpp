@@ -314,76 +314,6 @@ void batch_invariance() {
   if (batch_invariant(201, Problem()) || batch_invariant(401, Problem())) failures++;
 }
 
-// Panels begin where cache lines of b do: where these are changes no bit of the result or of a sum of its columns.
-template <class T>
-void alignment() {
-  const Type type = sizeof(T) == 8 ? Type::f64 : Type::f32;
-  const int64_t shapes[][3] = {{40, 1024, 72}, {61, 1100, 300}, {7, 1031, 40}, {300, 520, 130}};
-  Random random;
-  for (const auto &[m, n, k] : shapes) {
-    // Rows are whole cache lines long, so that all begin at the same place of one.
-    const int64_t stride = (n + 31) / 16 * 16;
-    std::vector<T> a(static_cast<size_t>(m * k)), values(static_cast<size_t>(k * n));
-    for (T &x : a) x = static_cast<T>(random.uniform());
-    for (T &x : values) x = static_cast<T>(random.uniform());
-    for (const Reduction reduction : {Reduction::none, Reduction::result_columns}) {
-      for (const int32_t id : {101, 102, 103, 104, 105, 302}) {
-        std::vector<T> first_d, first_bias;
-        for (const int64_t bytes : {0, 8, 16, 32, 48}) {
-          const int64_t shift = bytes / static_cast<int64_t>(sizeof(T));
-          std::vector<T> b(static_cast<size_t>(k * stride) + 128 / sizeof(T)),
-              d(b.size() + static_cast<size_t>(m * stride)), bias(static_cast<size_t>(n));
-          const auto line = [&](std::vector<T> &v) {
-            T *start = v.data();
-            while (reinterpret_cast<uintptr_t>(start) % 64 != 0) start++;
-            return start + shift;
-          };
-          T *of_b = line(b), *of_d = line(d);
-          for (int64_t x = 0; x < k; x++)
-            memcpy(of_b + x * stride, &values[static_cast<size_t>(x * n)], static_cast<size_t>(n) * sizeof(T));
-          for (T &x : d) x = 77;
-          Problem p;
-          p.m = m;
-          p.n = n;
-          p.k = k;
-          p.compute = p.d_type = p.bias_type = p.a.type = p.b.type = type;
-          p.a.data = a.data();
-          p.a.row_stride = k;
-          p.b.data = of_b;
-          p.b.row_stride = stride;
-          p.a.column_stride = p.b.column_stride = 1;
-          p.d = of_d;
-          p.d_row_stride = stride;
-          p.bias = bias.data();
-          p.reduction = reduction;
-          size_t needed = 0;
-          if (!supports(id, p, &needed)) {
-            failures++;
-            continue;
-          }
-          Workspace workspace(needed);
-          run(id, p, workspace.start, needed);
-          std::vector<T> result;
-          for (int64_t i = 0; i < m; i++) {
-            result.insert(result.end(), of_d + i * stride, of_d + i * stride + n);
-            // Nothing is written between the rows.
-            for (int64_t j = n; j < stride; j++) failures += of_d[i * stride + j] != 77;
-          }
-          if (first_d.empty()) {
-            first_d = result;
-            first_bias = bias;
-          }
-          if (memcmp(first_d.data(), result.data(), result.size() * sizeof(T)) != 0 || first_bias != bias) {
-            printf("alignment: %lld bytes, algorithm %d\n", static_cast<long long>(bytes), id);
-            failures++;
-          }
-          checks++;
-        }
-      }
-    }
-  }
-}
-
 // The family that reads operands where they are adds in the order of the tiles: the same bits as theirs.
 void small_is_direct() {
   const int64_t extents[] = {1, 2, 5, 8, 16, 17, 31, 33, 64, 65, 96, 100, 128, 192};
@@ -522,8 +452,6 @@ int main() {
       sizes(Type::e4m3, Type::f32);
       batch_invariance();
       small_is_direct();
-      alignment<float>();
-      alignment<double>();
     }
     sizes(Type::i8, Type::i32);
     integers();

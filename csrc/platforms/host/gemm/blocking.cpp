@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "blocks.hpp"
+#include "passes.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -30,6 +31,9 @@ constexpr double cycles_per_microsecond = 4000;
 // What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
+
+// Panels of b from which on one more is a small price for panels that begin where cache lines do.
+constexpr int64_t many_panels = 64;
 
 double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
@@ -218,6 +222,14 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   const bool stays = !conflict && rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near;
   blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
   return blocks;
+}
+
+int64_t lacking_columns(const Problem &p) {
+  const int64_t size = static_cast<int64_t>(size_of(p.compute)), width = tile_columns_of(p);
+  if (p.b.packed || p.b.type != p.compute || p.b.column_stride != 1 || p.n < many_panels * width) return 0;
+  if (width * size != line_bytes || p.b.row_stride * size % line_bytes != 0) return 0;
+  const int64_t after = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.b.data) % line_bytes);
+  return after % 16 == 0 ? after / size : 0;
 }
 
 float predict(const Variant &variant, const Problem &p) {

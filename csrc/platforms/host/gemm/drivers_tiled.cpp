@@ -12,24 +12,6 @@
 namespace rocpy_host::gemm {
 namespace {
 
-// How many rows ahead a lone tile fetches its panel.
-constexpr int64_t rows_ahead = 64;
-
-// A panel of fewer rows is fetched by its first tile alone.
-constexpr int64_t shared_rows = 64;
-
-// How many rows ahead the tile that copies a panel fetches it.
-constexpr int64_t copied_rows_ahead = 32;
-
-// Where a row of a panel begins within a cache line, the panel to the left has fetched that line. It is the line of the
-// row's last byte that is fetched, or of the last one of its first `line_bytes`: arrays of numpy begin 16 bytes after a
-// line.
-constexpr int64_t line_bytes = 64;
-int64_t fetched_byte(int64_t row_bytes) { return smaller(row_bytes, line_bytes) - 1; }
-
-// Sums so short that a panel is not worth fetching.
-constexpr int64_t unfetched_sum = 32;
-
 // Columns of a that all tiles copy before the next, where the rows are adjacent.
 constexpr int64_t columns_together = 16;
 
@@ -38,26 +20,6 @@ constexpr int64_t rows_together = 16;
 
 // Four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
-
-// Panels of b from which on one more is a small price for panels that begin where cache lines do.
-constexpr int64_t many_panels = 64;
-
-// How many columns the first panel lacks, so that the others begin where cache lines of b do, if a row of a panel is as
-// long as a line: one is fetched then, not two, and written to a result that lies like b. No bit depends on it.
-int64_t lacking_columns(const Problem &p) {
-  const int64_t size = static_cast<int64_t>(size_of(p.compute)), width = tile_columns_of(p);
-  if (p.b.packed || p.b.type != p.compute || p.b.column_stride != 1 || p.n < many_panels * width) return 0;
-  if (width * size != line_bytes || p.b.row_stride * size % line_bytes != 0) return 0;
-  const int64_t after = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.b.data) % line_bytes);
-  return after % 16 == 0 ? after / size : 0;
-}
-
-// The problem that blocks are made for.
-Problem widened(const Problem &p, int64_t columns) {
-  Problem wide = p;
-  wide.n += columns;
-  return wide;
-}
 
 template <class T>
 struct Tiled {
@@ -462,7 +424,9 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
   const double multiplications = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.batch * k);
   const int64_t lacking = variant.family == Family::direct ? lacking_columns(p) : 0;
-  Tiled<T> tiled(p, make_blocks(variant, widened(p, lacking), threads_for(multiplications, 0)), k, k, p.k);
+  Problem wide = p;
+  wide.n += lacking;
+  Tiled<T> tiled(p, make_blocks(variant, wide, threads_for(multiplications, 0)), k, k, p.k);
   tiled.lacking = lacking;
   char *free_space = static_cast<char *>(workspace);
   if (p.reduction == Reduction::result_columns) {

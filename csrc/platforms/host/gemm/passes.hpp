@@ -31,6 +31,25 @@ struct PanelRows {
   T *copy = nullptr;  // where the first tile copies the rows to for the others
 };
 
+// How many rows ahead a lone tile fetches its panel.
+constexpr int64_t rows_ahead = 64;
+
+// A panel of fewer rows is fetched by its first tile alone.
+constexpr int64_t shared_rows = 64;
+
+// How many rows ahead the tile that copies a panel fetches it.
+constexpr int64_t copied_rows_ahead = 32;
+
+// Sums so short that a panel is not worth fetching.
+constexpr int64_t unfetched_sum = 32;
+
+constexpr int64_t line_bytes = 64;
+
+// Where a row of a panel begins within a cache line, the panel to the left has fetched that line. It is the line of the
+// row's last byte that is fetched, or of the last one of its first `line_bytes`: arrays of numpy begin 16 bytes after a
+// line.
+constexpr int64_t fetched_byte(int64_t row_bytes) { return (row_bytes < line_bytes ? row_bytes : line_bytes) - 1; }
+
 // What a tile fetches while it multiplies, as TileCall says. `matrix`: the first of those that the epilogue reads.
 struct Fetch {
   const char *from;
