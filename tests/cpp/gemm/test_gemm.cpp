@@ -7,6 +7,7 @@
 
 #include "blocking.hpp"
 #include "gemm_check.hpp"
+#include "gemm_sets.hpp"
 
 namespace gemm_test {
 namespace {
@@ -463,21 +464,20 @@ void conversions() {
 
 int main() {
   using namespace gemm_test;
-  for (const char *isa : {"avx512", "avx2", "neon", "baseline"}) {
-    if (!use_kernel_set(isa)) continue;
-    conversions();
-    special_values();
-    gelu_accuracy();
-    absent_operands();
-    sizes();
-    types_and_layouts();
-    epilogues();
-    reductions();
-    few_rows();
-    integers();
-    determinism();
-    if (strcmp(isa, "avx512") == 0) ranking();
-    printf("%s: %lld values compared, %d failures\n", isa, static_cast<long long>(checks), failures);
-  }
-  return failures != 0;
+  return with_kernel_sets(
+      [](const char *isa) {
+        conversions();
+        special_values();
+        gelu_accuracy();
+        absent_operands();
+        sizes();
+        types_and_layouts();
+        epilogues();
+        reductions();
+        few_rows();
+        integers();
+        determinism();
+        if (strcmp(isa, "avx512") == 0) ranking();
+      },
+      checks, failures);
 }

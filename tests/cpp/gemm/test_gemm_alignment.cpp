@@ -2,8 +2,8 @@
 // Tests of where matrices begin within a cache line, with every kernel set.
 #include <cstring>
 
-#include "blocking.hpp"
 #include "gemm_check.hpp"
+#include "gemm_sets.hpp"
 
 namespace gemm_test {
 namespace {
@@ -84,11 +84,10 @@ void alignment() {
 
 int main() {
   using namespace gemm_test;
-  for (const char *isa : {"avx512", "avx2", "neon", "baseline"}) {
-    if (!use_kernel_set(isa)) continue;
-    alignment<float>();
-    alignment<double>();
-    printf("%s: %lld products compared, %d failures\n", isa, static_cast<long long>(checks), failures);
-  }
-  return failures != 0;
+  return with_kernel_sets(
+      [](const char *) {
+        alignment<float>();
+        alignment<double>();
+      },
+      checks, failures);
 }

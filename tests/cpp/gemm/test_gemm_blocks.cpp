@@ -9,6 +9,7 @@
 #include "blocking.hpp"
 #include "blocks.hpp"
 #include "gemm_case.hpp"
+#include "gemm_sets.hpp"
 #include "threads.hpp"
 
 namespace gemm_test {
@@ -254,12 +255,11 @@ void special_scales() {
 
 int main() {
   using namespace gemm_test;
-  for (const char *isa : {"avx512", "avx2", "neon", "baseline"}) {
-    if (!use_kernel_set(isa)) continue;
-    types();
-    sizes();
-    special_scales();
-    printf("%s: %lld values compared, %d failures\n", isa, static_cast<long long>(checks), failures);
-  }
-  return failures != 0;
+  return with_kernel_sets(
+      [](const char *) {
+        types();
+        sizes();
+        special_scales();
+      },
+      checks, failures);
 }

@@ -114,7 +114,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     const double shown = vectors_take_two_cycles() && b_bytes <= 2 * cache_bytes ? 0.2 : 1;
     extra =
         memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) * shown + (wait > 0 ? wait : 0);
-  } else if (across && readable && copying_pays()) {
+  } else if (across && readable && k > unfetched_sum && copying_pays()) {
     // The first tile of each panel copies it beside its arithmetic, and fetches ahead.
     const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
     extra = memory_cycles(b_bytes, fetched_bytes) +

@@ -41,7 +41,7 @@ struct Tiled {
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
   const bool copies = copying_pays();
-  int64_t lacking = 0;  // columns of the first panel
+  int64_t lacking = 0;  // columns that the first panel has less than others
 
   // `whole_k` of the product that this is a part of.
   Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last,

@@ -111,7 +111,10 @@ bool vectors_take_two_cycles() {
 #endif
 }
 
-bool copying_pays() { return kernel_set().f32->tile_columns < 32 || vectors_take_two_cycles(); }
+bool copying_pays() {
+  const Kernels<float> &kernels = *kernel_set().f32;
+  return kernels.copying[0][0][kernels.tile_rows] && (kernels.tile_columns < 32 || vectors_take_two_cycles());
+}
 
 const char *isa_name() { return kernel_set().name; }
 

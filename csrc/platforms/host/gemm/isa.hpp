@@ -55,8 +55,8 @@ inline const Kernels<int32_t> &kernels<int32_t>() {
 // have 256. Memory is the faster beside them.
 bool vectors_take_two_cycles();
 
-// Whether tiles that copy a panel are faster than copies of several panels beforehand: not measured where a vector is
-// that wide and takes one cycle, which leaves memory little time.
+// Whether the chosen set has tiles that copy a panel, and they are faster than copies of several panels beforehand: not
+// measured with vectors of 512 bits that take one cycle, which leave memory little time.
 bool copying_pays();
 
 }  // namespace rocpy_host::gemm

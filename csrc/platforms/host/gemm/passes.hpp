@@ -40,7 +40,7 @@ constexpr int64_t shared_rows = 64;
 // How many rows ahead the tile that copies a panel fetches it.
 constexpr int64_t copied_rows_ahead = 32;
 
-// Sums so short that a panel is not worth fetching.
+// Sums so short that a panel is not worth fetching, or copying by its first tile.
 constexpr int64_t unfetched_sum = 32;
 
 constexpr int64_t line_bytes = 64;
