@@ -69,14 +69,14 @@ ROCPY_INLINE void add_product(Vec<T> &sum, const Vec<T> &factor, const Vec<T> &r
 }
 
 // One step of k: a row of b, of whose last vector some lanes exist, times a column of a.
-template <int step, bool copies, class T, int rows, int vectors, bool packed, class E>
+template <int step, bool copies, bool parts, class T, int rows, int vectors, bool packed, class E>
 ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[maybe_unused]] int last,
                             [[maybe_unused]] T *copy, Vec<T> (&sum)[rows][vectors]) {
   constexpr int lanes = vector_lanes<T>;
   Vec<T> row[vectors];
   ROCPY_UNROLL
   for (int v = 0; v < vectors; v++) {
-    if constexpr (masks_loads<E>) {
+    if constexpr (parts) {
       row[v] = v == vectors - 1 ? load_part(b + v * lanes, last) : load(b + v * lanes);
     } else {
       row[v] = load(b + v * lanes);
@@ -123,6 +123,47 @@ ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int store
   }
 }
 
+// The sums of a tile over all of k; `parts`: of the last vector of a row of b only a part exists.
+template <bool copies, bool parts, bool packed, class T, class E, int rows, int vectors>
+ROCPY_INLINE void tile_sums(const TileCall<T> &call, const E *b, Vec<T> (&sum)[rows][vectors]) {
+  constexpr int lanes = vector_lanes<T>;
+  Column<T, rows, packed> column(call.a, call.a_stride);
+  const int64_t k = call.k, b_stride = call.b_stride, pace = call.prefetch_pace, ahead = call.prefetch_stride;
+  const char *prefetch = call.prefetch;
+  const int loaded = call.loaded;
+  [[maybe_unused]] T *copy = call.copy;
+  // Several steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
+  const int64_t whole = k > few_steps ? k / steps_together * steps_together : 0;
+  int64_t x = 0;
+  for (; x < whole; x += steps_together) {
+    tile_step<0, copies, parts>(column, b, loaded, copy, sum);
+    tile_step<1, copies, parts>(column, b + b_stride, loaded, copy, sum);
+    if constexpr (steps_together == 4) {
+      tile_step<2, copies, parts>(column, b + 2 * b_stride, loaded, copy, sum);
+      tile_step<3, copies, parts>(column, b + 3 * b_stride, loaded, copy, sum);
+    }
+    column.advance(steps_together);
+    b += steps_together * b_stride;
+    if constexpr (copies) copy += steps_together * vectors * lanes;
+    if (pace >= steps_together - 1) {
+      fetch_row<T, E>(prefetch);
+      if ((x & pace) == (pace & -steps_together)) prefetch += ahead;
+    } else {
+      ROCPY_UNROLL
+      for (int i = 0; i < steps_together; i++) fetch_row<T, E>(prefetch + i * ahead);
+      if (steps_together == 2 || ((x >> 1) & pace) == pace) prefetch += steps_together * ahead;
+    }
+  }
+  for (; x < k; x++) {
+    fetch_row<T, E>(prefetch);
+    tile_step<0, copies, parts>(column, b, loaded, copy, sum);
+    column.advance(1);
+    b += b_stride;
+    if constexpr (copies) copy += vectors * lanes;
+    prefetch += ahead;
+  }
+}
+
 template <class T, class E, int rows, int vectors, bool packed, bool copies = false>
 void tile(const TileCall<T> &call) {
   constexpr int lanes = vector_lanes<T>;
@@ -143,42 +184,13 @@ void tile(const TileCall<T> &call) {
       sum[i][v] = in ? load(in + i * call.in_stride + v * lanes) : splat(static_cast<T>(0));
     }
   }
-  Column<T, rows, packed> column(call.a, call.a_stride);
-  const int64_t k = call.k, b_stride = call.b_stride, pace = call.prefetch_pace, ahead = call.prefetch_stride;
-  const char *prefetch = call.prefetch;
-  const int loaded = call.loaded, stored = call.stored;
-  [[maybe_unused]] T *copy = call.copy;
-  // Several steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
-  const int64_t whole = k > few_steps ? k / steps_together * steps_together : 0;
-  int64_t x = 0;
-  for (; x < whole; x += steps_together) {
-    tile_step<0, copies>(column, b, loaded, copy, sum);
-    tile_step<1, copies>(column, b + b_stride, loaded, copy, sum);
-    if constexpr (steps_together == 4) {
-      tile_step<2, copies>(column, b + 2 * b_stride, loaded, copy, sum);
-      tile_step<3, copies>(column, b + 3 * b_stride, loaded, copy, sum);
-    }
-    column.advance(steps_together);
-    b += steps_together * b_stride;
-    if constexpr (copies) copy += steps_together * vectors * lanes;
-    if (steps_together == 4 && pace >= 3) {
-      fetch_row<T, E>(prefetch);
-      if ((x & pace) == (pace & ~int64_t{3})) prefetch += ahead;
-    } else {
-      ROCPY_UNROLL
-      for (int i = 0; i < steps_together; i++) fetch_row<T, E>(prefetch + i * ahead);
-      if (steps_together == 4 || ((x >> 1) & pace) == pace) prefetch += steps_together * ahead;
-    }
+  // Where a masked load takes a unit that multiplies, whole vectors are better off without.
+  if (masks_loads<E> && call.loaded < lanes) {
+    tile_sums<copies, masks_loads<E>, packed>(call, b, sum);
+  } else {
+    tile_sums<copies, false, packed>(call, b, sum);
   }
-  for (; x < k; x++) {
-    fetch_row<T, E>(prefetch);
-    tile_step<0, copies>(column, b, loaded, copy, sum);
-    column.advance(1);
-    b += b_stride;
-    if constexpr (copies) copy += vectors * lanes;
-    prefetch += ahead;
-  }
-  store_tile(call, stored, sum);
+  store_tile(call, call.stored, sum);
 }
 
 // Packed panels whose sums of so many rows fit the registers together.
