@@ -17,6 +17,7 @@ constexpr Variant variants[] = {
     {{102, "direct.224x512x256"}, Family::direct, 224, 512, 256},
     {{104, "direct.224x1024x512"}, Family::direct, 224, 1024, 512},
     {{105, "direct.280x1024x256"}, Family::direct, 280, 1024, 256},
+    {{106, "direct.280x1024x192"}, Family::direct, 280, 1024, 192},
     {{201, "skinny.1024"}, Family::skinny, 16, 1024, 4096},
     {{202, "skinny.4096"}, Family::skinny, 16, 4096, 4096},
     {{301, "blocked.112x1024x256"}, Family::blocked, 112, 1024, 256},

@@ -40,7 +40,7 @@ struct Tiled {
   bool a_in_place;
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
-  const bool copies = copying_pays();
+  const int64_t copying_tiles = least_copying_tiles();
   int64_t lacking = 0;  // columns that the first panel has less than others
 
   // `whole_k` of the product that this is a part of.
@@ -264,7 +264,7 @@ struct Tiled {
 
   // Whether the first tile of a panel can copy it for the others.
   bool tiles_copy(const Pass<T> &pass, int element) const {
-    return copies && pass.tiles > 2 && pass.count > unfetched_sum && element < tile_element_type_count &&
+    return pass.tiles >= copying_tiles && pass.count > unfetched_sum && element < tile_element_type_count &&
            kernel.copying[element][0][blocks.tile_rows];
   }
 

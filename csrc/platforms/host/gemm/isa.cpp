@@ -3,7 +3,6 @@
 #include "isa.hpp"
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -112,9 +111,24 @@ bool vectors_take_two_cycles() {
 #endif
 }
 
-bool copying_pays() {
+bool far_rows_wait() {
+#if defined(__x86_64__)
+  static const bool intel = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("intel") != 0;
+  }();
+  return intel;
+#else
+  return false;
+#endif
+}
+
+int64_t least_copying_tiles() {
   const Kernels<float> &kernels = *kernel_set().f32;
-  return kernels.copying[0][0][kernels.tile_rows] && (kernels.tile_columns < 32 || vectors_take_two_cycles() || getenv("CP"));
+  constexpr int64_t usual = 3, many = 5;
+  if (!kernels.copying[0][0][kernels.tile_rows]) return INT64_MAX;
+  if (kernels.tile_columns < 32) return far_rows_wait() ? many : usual;
+  return vectors_take_two_cycles() || far_rows_wait() ? usual : INT64_MAX;
 }
 
 const char *isa_name() { return kernel_set().name; }

@@ -55,8 +55,13 @@ inline const Kernels<int32_t> &kernels<int32_t>() {
 // have 256. Memory is the faster beside them.
 bool vectors_take_two_cycles();
 
-// Whether the chosen set has tiles that copy a panel, and they are faster than copies of several panels beforehand: not
-// measured with vectors of 512 bits that take one cycle, which leave memory little time.
-bool copying_pays();
+// Whether rows of a narrow panel, far apart, come slowly from the outer caches: Intel's cores fetch few lines at a time
+// unless these follow each other.
+bool far_rows_wait();
+
+// From so many tiles of rows on the first one copies its panel of b for the others: with fewer, several panels are
+// copied beforehand. Never where the chosen set has no tiles that copy, nor with vectors of 512 bits on processors where
+// it was not measured (AMD's of the fifth generation).
+int64_t least_copying_tiles();
 
 }  // namespace rocpy_host::gemm
