@@ -186,7 +186,8 @@ double small_cycles(const Problem &p) {
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
-  if (b_bytes > 2 * near_bytes) {
+  // What Intel's innermost cache of 48 KiB holds is not read again from the next one.
+  if (b_bytes > (far_rows_wait() ? 3 : 2) * near_bytes) {
     cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? low_tile_reads : outer_reads);
   }
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
