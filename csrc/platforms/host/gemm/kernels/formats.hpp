@@ -147,6 +147,55 @@ ROCPY_INLINE void store(Int8 *p, VecF v) {
   __builtin_memcpy(p, &values, sizeof values);
 }
 
+// Two vectors' worth of bytes are moved to halves together, where a register holds so many of these.
+#if defined(__AVX2__)
+typedef uint16_t VecHH __attribute__((vector_size(vector_bytes)));
+#if defined(__AVX512F__)
+ROCPY_INLINE VecHH widen_more(const void *p, bool sign) {
+  const __m256i codes = _mm256_loadu_si256(static_cast<const __m256i *>(p));
+  return cast<VecHH>(sign ? _mm512_cvtepi8_epi16(codes) : _mm512_cvtepu8_epi16(codes));
+}
+ROCPY_INLINE VecH lower_part(VecHH v) { return cast<VecH>(_mm512_castsi512_si256(cast<__m512i>(v))); }
+ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm512_extracti64x4_epi64(cast<__m512i>(v), 1)); }
+// half | (carried & 0x4000)
+ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) {
+  const VecHH bit = half * 0 + 0x4000;
+  return cast<VecHH>(
+      _mm512_ternarylogic_epi32(cast<__m512i>(half), cast<__m512i>(carried), cast<__m512i>(bit), 0xf8));
+}
+#else
+ROCPY_INLINE VecHH widen_more(const void *p, bool sign) {
+  const __m128i codes = _mm_loadu_si128(static_cast<const __m128i *>(p));
+  return cast<VecHH>(sign ? _mm256_cvtepi8_epi16(codes) : _mm256_cvtepu8_epi16(codes));
+}
+ROCPY_INLINE VecH lower_part(VecHH v) { return cast<VecH>(_mm256_castsi256_si128(cast<__m256i>(v))); }
+ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm256_extracti128_si256(cast<__m256i>(v), 1)); }
+ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) { return half | (carried & 0x4000); }
+#endif
+
+// As decode_as_half.
+template <class F>
+ROCPY_INLINE void load_pair(const Byte<F> *p, VecF (&pair)[2]) {
+  if constexpr (F::width != 8 || (F::mantissa != 3 && F::specials != Specials::ieee)) {
+    pair[0] = load(p);
+    pair[1] = load(p + vector_bytes / 4);
+  } else {
+    const F16 *f16 = nullptr;
+    VecHH half = widen_more(p, F::specials != Specials::ieee) << (10 - F::mantissa);
+    if constexpr (F::specials != Specials::ieee) half &= 0xbfff;
+    if constexpr (F::specials == Specials::last) half = with_carry(half, half + (1u << (10 - F::mantissa)));
+    if constexpr (F::specials == Specials::minus_zero) half = half == 0x8000 ? half | 0x7e00 : half;
+    pair[0] = widen(f16, lower_part(half));
+    pair[1] = widen(f16, upper_part(half));
+    if constexpr (F::specials != Specials::ieee) {
+      const VecF scale = splat(float_of(power_bits(15 - F::bias)));
+      pair[0] *= scale;
+      pair[1] *= scale;
+    }
+  }
+}
+#endif
+
 #if defined(__AVX512F__)
 ROCPY_INLINE VecB load_bytes(const void *p, int count) { return cast<VecB>(_mm_maskz_loadu_epi8(mask16(count), p)); }
 ROCPY_INLINE void store_bytes(void *p, VecB v, int count) { _mm_mask_storeu_epi8(p, mask16(count), cast<__m128i>(v)); }

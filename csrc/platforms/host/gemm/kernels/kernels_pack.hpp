@@ -31,9 +31,10 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
       constexpr int bytes = 2 * lanes * static_cast<int>(sizeof(E));
       __builtin_prefetch(ahead + (bytes > 64 ? 63 : bytes - 1));
       if constexpr (bytes > 64) __builtin_prefetch(ahead + bytes - 1);
-      Vec<T> first = load(from), second = load(from + lanes);
-      store(to, first);
-      store(to + lanes, second);
+      Vec<T> pair[2];
+      load_pair(from, pair);
+      store(to, pair[0]);
+      store(to + lanes, pair[1]);
     }
     return;
   }

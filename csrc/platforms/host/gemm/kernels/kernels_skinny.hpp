@@ -23,7 +23,11 @@ constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 
 constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 1024 : 512; }
 constexpr int64_t dot_ahead = 2048;
 
-// Some vectors of columns from the j-th on, `last` lanes of the last of them.
+// Elements of which two vectors are read at a time.
+template <class E>
+constexpr bool reads_pairs = vector_bytes >= 32 && sizeof(E) == 1;
+
+// Some vectors of columns from the j-th on, `last` lanes of the last of them: all, where there are several.
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
   constexpr int lanes = vector_lanes<T>;
@@ -44,7 +48,18 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
     Vec<T> row[vectors];
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
+      if constexpr (reads_pairs<E> && vectors > 1) {
+        if (v % 2 == 0 && v + 1 < vectors) {
+          Vec<T> pair[2];
+          load_pair(b + v * lanes, pair);
+          row[v] = pair[0];
+          row[v + 1] = pair[1];
+        } else if (v % 2 == 0) {
+          row[v] = load(b + v * lanes);
+        }
+      } else {
+        row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
+      }
       if (v * lanes * sizeof(E) % 64 == 0) {
         __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       }
@@ -157,6 +172,24 @@ void dot(const DotCall<T> &call) {
     }
     const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead;
     int64_t x = 0;
+    if constexpr (reads_pairs<E>) {
+      for (; x + 2 * lanes <= k; x += 2 * lanes) {
+        const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
+        ROCPY_UNROLL
+        for (int c = 0; c < columns; c++) {
+          Vec<T> pair[2];
+          load_pair(column[c] + x, pair);
+          if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
+          ROCPY_UNROLL
+          for (int i = 0; i < rows; i++) {
+            ROCPY_UNROLL
+            for (int v = 0; v < 2; v++) {
+              sum[i][c] = fma(load(a + i * a_stride + x + v * lanes), pair[v], sum[i][c]);
+            }
+          }
+        }
+      }
+    }
     for (; x + lanes <= k; x += lanes) {
       [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
       Vec<T> factor[columns];

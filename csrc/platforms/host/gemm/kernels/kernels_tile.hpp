@@ -74,14 +74,17 @@ ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[mayb
                             [[maybe_unused]] T *copy, Vec<T> (&sum)[rows][vectors]) {
   constexpr int lanes = vector_lanes<T>;
   Vec<T> row[vectors];
-  ROCPY_UNROLL
-  for (int v = 0; v < vectors; v++) {
-    if constexpr (parts) {
-      row[v] = v == vectors - 1 ? load_part(b + v * lanes, last) : load(b + v * lanes);
-    } else {
-      row[v] = load(b + v * lanes);
+  if constexpr (vectors == 2 && !parts) {
+    load_pair(b, row);
+  } else {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      row[v] = parts && v == vectors - 1 ? load_part(b + v * lanes, last) : load(b + v * lanes);
     }
-    if constexpr (copies) store(copy + (step * vectors + v) * lanes, row[v]);
+  }
+  if constexpr (copies) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(copy + (step * vectors + v) * lanes, row[v]);
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -226,14 +229,15 @@ void strip(const StripCall<T> &call) {
     ROCPY_UNROLL
     for (int q = 0; q < panels; q++) {
       const E *row = b + q * panel_stride;
+      Vec<T> values[tile_vectors];
+      load_pair(row, values);
       ROCPY_UNROLL
       for (int v = 0; v < tile_vectors; v++) {
         if (v * lanes % line == 0) {
           __builtin_prefetch(reinterpret_cast<const char *>(row + v * lanes) + strip_ahead);
         }
-        const Vec<T> values = load(row + v * lanes);
         ROCPY_UNROLL
-        for (int i = 0; i < rows; i++) sum[q][i][v] = fma(factor[i], values, sum[q][i][v]);
+        for (int i = 0; i < rows; i++) sum[q][i][v] = fma(factor[i], values[v], sum[q][i][v]);
       }
     }
   }

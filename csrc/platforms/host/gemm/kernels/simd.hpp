@@ -260,6 +260,13 @@ ROCPY_INLINE void store_part(E *p, V v, int count) {
 }
 #endif
 
+// Two vectors, which some elements have a faster way to than one after the other.
+template <class E, class V>
+ROCPY_INLINE void load_pair(const E *p, V (&pair)[2]) {
+  pair[0] = load(p);
+  pair[1] = load(p + sizeof(V) / sizeof(pair[0][0]));
+}
+
 template <class E>
 ROCPY_INLINE auto load_some(const E *p, int count, int lanes) {
   return count >= lanes ? load(p) : load_part(p, count);
