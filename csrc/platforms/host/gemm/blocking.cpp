@@ -111,6 +111,10 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   double extra;
   if (p.b.packed) {
     // Hidden behind the arithmetic, unless there is too little of it.
+    // Halves are widened by every tile, or by the first one of a block for the others.
+    if (p.compute == Type::f32 && size(p.b.type) == 2) {
+      cycles += vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
+    }
     // Bytes are widened for every block of rows.
     if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
     const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
