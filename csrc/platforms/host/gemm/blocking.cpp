@@ -182,7 +182,7 @@ double small_cycles(const Problem &p) {
                 value = static_cast<int64_t>(size_of(p.compute));
   const int64_t tiles = divide_up(p.m, most), rows = divide_up(p.m, tiles);
   const int64_t width = rows <= most_wide_rows ? 4 : 2, full = p.n / (width * lanes), rest = p.n % (width * lanes);
-  const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), around = 20 + 2 * tile;
+  const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), around = 14 + 2 * tile;
   double each = static_cast<double>(full) * (k * step_cycles(tile, static_cast<double>(width)) + around);
   if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
   // Lines that fall on the same cache sets are read again and again.

@@ -103,9 +103,11 @@ struct Small {
       if (k != 0) call.a = static_cast<const T *>(p.a.data) + g * p.a.batch_stride + i * p.a.row_stride;
       for (int64_t j = 0, columns; j < p.n; j += columns) {
         const SmallWidth shape = small_width(tile_rows, p.n - j, lanes);
-        columns = smaller(shape.vectors * lanes, p.n - j);
+        const int64_t width = smaller(shape.vectors * lanes, p.n - j);
+        call.tiles = plain ? (p.n - j) / width : 1;
+        columns = call.tiles * width;
         if (k != 0) call.b = b + j;
-        call.loaded = static_cast<int>(columns - (shape.vectors - 1) * lanes);
+        call.loaded = static_cast<int>(width - (shape.vectors - 1) * lanes);
         call.stored = plain ? call.loaded : static_cast<int>(lanes);
         call.out_stride = plain ? p.d_row_stride : shape.vectors * lanes;
         call.out = plain ? d + i * p.d_row_stride + j : sums;

@@ -86,7 +86,8 @@ struct TileCall {
   T *copy = nullptr;
 };
 
-// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are.
+// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are. Of
+// so many tiles as lie side by side, all alike.
 template <class T>
 struct SmallCall {
   int64_t k;
@@ -96,7 +97,8 @@ struct SmallCall {
   int64_t b_step;
   T *out;
   int64_t out_stride;
-  int loaded, stored;  // lanes of the last vector of b that exist, and of out that are written
+  int loaded, stored;  // lanes of a tile's last vector of b that exist, and of out that are written
+  int64_t tiles = 1;
 };
 
 // Lines of b that so few rows of sums read side by side. All may fall on the same set of the innermost cache, of which

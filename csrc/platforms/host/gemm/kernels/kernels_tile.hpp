@@ -290,14 +290,12 @@ constexpr bool loads_parts = false;
 
 // Of short sums: both operands are read where they are, and no more columns are written than the result has.
 template <class T, int rows, int vectors>
-void small(const SmallCall<T> &arguments) {
+ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out) {
   constexpr int lanes = vector_lanes<T>;
-  const SmallCall<T> call = arguments;
   // As of tiles, addresses of rows are a pointer for each three of them.
   const T *from[(rows + 2) / 3];
   ROCPY_UNROLL
   for (int q = 0; q < (rows + 2) / 3; q++) from[q] = call.a + 3 * q * call.a_row;
-  const T *b = call.b;
   Vec<T> sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -321,16 +319,23 @@ void small(const SmallCall<T> &arguments) {
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
-    T *out = call.out + i * call.out_stride;
+    T *line = out + i * call.out_stride;
     ROCPY_UNROLL
-    for (int v = 0; v + 1 < vectors; v++) store(out + v * lanes, sum[i][v]);
-    T *last = out + (vectors - 1) * lanes;
+    for (int v = 0; v + 1 < vectors; v++) store(line + v * lanes, sum[i][v]);
+    T *last = line + (vectors - 1) * lanes;
     if (call.stored == lanes) {
       store(last, sum[i][vectors - 1]);
     } else {
       store_part(last, sum[i][vectors - 1], call.stored);
     }
   }
+}
+
+template <class T, int rows, int vectors>
+void small(const SmallCall<T> &arguments) {
+  constexpr int64_t columns = vectors * vector_lanes<T>;
+  const SmallCall<T> call = arguments;
+  for (int64_t t = 0; t < call.tiles; t++) small_tile<T, rows, vectors>(call, call.b + t * columns, call.out + t * columns);
 }
 
 template <class T, int vectors, int rows>
