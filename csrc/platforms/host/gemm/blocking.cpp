@@ -23,9 +23,9 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double low_tile_reads = 0.006;        // the same beside tiles of few rows
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
-constexpr double few_tiles = 5;
-// Where far rows wait: fetched bytes a cycle; cycles a row of a panel, from memory and from a cache; up to how many bytes
-// are in a cache; and cycles a byte of a panel that is deeper than fits the innermost cache beside its copy.
+constexpr int64_t few_tiles = 5;
+// Where far rows wait: fetched bytes a cycle; cycles a row of a panel, from memory and from a cache; up to how many
+// bytes are in a cache; and cycles a byte of a panel that is deeper than fits the innermost cache beside its copy.
 constexpr double far_fetched_bytes = 7;
 constexpr double memory_row = 75;
 constexpr double cached_row = 38;
@@ -68,6 +68,24 @@ double copy_cycles(const Matrix &m, bool across, bool along) {
 double deep_cycles(const Blocks &b, double b_bytes) {
   const double over = static_cast<double>(b.depth) / fitting_depth - 1;
   return over > 0 ? deep_panel * b_bytes * (over < 1 ? over : 1) : 0;
+}
+
+// The first tile of each panel copies it beside its arithmetic, of so many `cycles`, and fetches ahead.
+double copying_cycles(const Problem &p, const Blocks &b, double k, double b_bytes, double cycles) {
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
+  const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
+  double sum =
+      memory_cycles(b_bytes, far_rows_wait() ? far_fetched_bytes : fetched_bytes) +
+      static_cast<double>(b.blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
+  if (far_rows_wait() && b_bytes > cache_bytes) {
+    // Rows of a panel arrive at a pace of their own.
+    const double row_wait = k * panels * (b_bytes > cached_bytes ? memory_row : cached_row) - cycles;
+    sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
+  }
+  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for.
+  const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
+  if (low_tiles(p) && fills && b.tiles <= few_tiles) sum += filling_copy * b_bytes;
+  return sum;
 }
 
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
@@ -134,17 +152,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
         memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) * shown + (wait > 0 ? wait : 0);
     if (far_rows_wait() && tiles > 1 && b_bytes > cache_bytes) extra += deep_cycles(b, b_bytes);
   } else if (across && readable && k > unfetched_sum && b.block_tiles >= least_copying_tiles()) {
-    // The first tile of each panel copies it beside its arithmetic, and fetches ahead.
-    const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
-    extra = memory_cycles(b_bytes, far_rows_wait() ? far_fetched_bytes : fetched_bytes) +
-            (blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
-    if (far_rows_wait() && b_bytes > cache_bytes) {
-      // Rows of a panel arrive at a pace of their own.
-      const double row_wait = k * panels * (b_bytes > cached_bytes ? memory_row : cached_row) - cycles;
-      extra += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
-    }
-    // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for.
-    if (low_tiles(p) && panel_bytes > 1.5 * near_bytes && tiles <= few_tiles) extra += filling_copy * b_bytes;
+    extra = copying_cycles(p, b, k, b_bytes, cycles);
   } else {
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);

@@ -60,8 +60,8 @@ bool vectors_take_two_cycles();
 bool far_rows_wait();
 
 // From so many tiles of rows on the first one copies its panel of b for the others: with fewer, several panels are
-// copied beforehand. Never where the chosen set has no tiles that copy, nor with vectors of 512 bits on processors where
-// it was not measured (AMD's of the fifth generation).
+// copied beforehand. Never where the chosen set has no tiles that copy, nor with vectors of 512 bits on processors
+// where it was not measured (AMD's of the fifth generation).
 int64_t least_copying_tiles();
 
 }  // namespace rocpy_host::gemm

@@ -160,8 +160,7 @@ ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm512_extracti64x4_ep
 // half | (carried & 0x4000)
 ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) {
   const VecHH bit = half * 0 + 0x4000;
-  return cast<VecHH>(
-      _mm512_ternarylogic_epi32(cast<__m512i>(half), cast<__m512i>(carried), cast<__m512i>(bit), 0xf8));
+  return cast<VecHH>(_mm512_ternarylogic_epi32(cast<__m512i>(half), cast<__m512i>(carried), cast<__m512i>(bit), 0xf8));
 }
 #else
 ROCPY_INLINE VecHH widen_more(const void *p, bool sign) {

@@ -154,6 +154,32 @@ void wide(const WideCall<T> &arguments) {
 // by itself: fetches in between cost a fifth of its rate (beside a matrix of 64 MiB in memory).
 constexpr int dot_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows); }
 
+// Of elements that are read in pairs of vectors; returns the x that was reached. At the end of the lines `next` is what
+// is fetched.
+template <class T, class E, int rows, int columns>
+ROCPY_INLINE int64_t dot_pairs(const DotCall<T> &call, const E *const (&column)[columns], [[maybe_unused]] int64_t next,
+                               Vec<T> (&sum)[rows][columns]) {
+  constexpr int lanes = vector_lanes<T>;
+  const int64_t k = call.k, a_stride = call.a_stride;
+  const T *a = call.a;
+  int64_t x = 0;
+  for (; x + 2 * lanes <= k; x += 2 * lanes) {
+    [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
+    ROCPY_UNROLL
+    for (int c = 0; c < columns; c++) {
+      Vec<T> pair[2];
+      load_pair(column[c] + x, pair);
+      if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        ROCPY_UNROLL
+        for (int v = 0; v < 2; v++) sum[i][c] = fma(load(a + i * a_stride + x + v * lanes), pair[v], sum[i][c]);
+      }
+    }
+  }
+  return x;
+}
+
 template <class T, class E, int rows>
 void dot(const DotCall<T> &call) {
   constexpr int lanes = vector_lanes<T>, columns = dot_columns(rows);
@@ -172,24 +198,7 @@ void dot(const DotCall<T> &call) {
     }
     const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead;
     int64_t x = 0;
-    if constexpr (reads_pairs<E>) {
-      for (; x + 2 * lanes <= k; x += 2 * lanes) {
-        const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
-        ROCPY_UNROLL
-        for (int c = 0; c < columns; c++) {
-          Vec<T> pair[2];
-          load_pair(column[c] + x, pair);
-          if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
-          ROCPY_UNROLL
-          for (int i = 0; i < rows; i++) {
-            ROCPY_UNROLL
-            for (int v = 0; v < 2; v++) {
-              sum[i][c] = fma(load(a + i * a_stride + x + v * lanes), pair[v], sum[i][c]);
-            }
-          }
-        }
-      }
-    }
+    if constexpr (reads_pairs<E>) x = dot_pairs<T, E, rows, columns>(call, column, next, sum);
     for (; x + lanes <= k; x += lanes) {
       [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
       Vec<T> factor[columns];
