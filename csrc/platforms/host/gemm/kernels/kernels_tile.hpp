@@ -44,9 +44,9 @@ constexpr bool tiles_copy = vector_bytes >= 32;
 // Three tiles of about equal height, or more, have at least so many rows; fewer do not copy.
 constexpr int least_copying_rows = 2 * tile_rows / 3 + 1;
 
-// With 16 registers of 32 bytes, measured there alone: a tile fetches the rows that it will write, and the
-// sums that the next one goes on with.
-constexpr bool fetches_result = vector_bytes == 32;
+// A tile fetches the rows that it will write, and the sums that the next one goes on with. Measured with vectors of 32
+// bytes and more.
+constexpr bool fetches_result = vector_bytes >= 32;
 
 // Steps of the loop over k that are written out. A tile of few steps gains nothing by that.
 constexpr int64_t steps_together = vector_bytes == 32 ? 4 : 2;
@@ -175,7 +175,10 @@ void tile(const TileCall<T> &call) {
   if constexpr (fetches_result) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
-      __builtin_prefetch(call.out + i * call.out_stride, 1);
+      const char *row = reinterpret_cast<const char *>(call.out + i * call.out_stride);
+      constexpr int bytes = vectors * lanes * static_cast<int>(sizeof(T));
+      __builtin_prefetch(row, 1);
+      if constexpr (bytes > 64) __builtin_prefetch(row + bytes - 1, 1);
       if (in) __builtin_prefetch(in + (rows + i) * call.in_stride);
     }
   }
