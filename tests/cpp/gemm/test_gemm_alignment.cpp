@@ -21,7 +21,7 @@ void alignment() {
     for (T &x : a) x = static_cast<T>(random.uniform());
     for (T &x : values) x = static_cast<T>(random.uniform());
     for (const Reduction reduction : {Reduction::none, Reduction::result_columns}) {
-      for (const int32_t id : {101, 102, 103, 104, 105, 302}) {
+      for (const int32_t id : {101, 102, 103, 104, 105, 106, 302}) {
         std::vector<T> first_d, first_bias;
         for (const int64_t bytes : {0, 8, 16, 32, 48}) {
           const int64_t shift = bytes / static_cast<int64_t>(sizeof(T));

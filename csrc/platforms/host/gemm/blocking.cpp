@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Block sizes, and the cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and
 // some bytes of memory a cycle. It counts what differs between algorithms (copies, passes, waits for memory) and looks
-// at nothing but shapes, strides and types.
+// at nothing but shapes, strides, types and the kind of processor.
 #include "blocking.hpp"
 
 #include <cmath>
@@ -26,6 +26,7 @@ constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills th
 constexpr int64_t few_tiles = 5;
 // Where far rows wait: fetched bytes a cycle; cycles a row of a panel, from memory and from a cache; up to how many
 // bytes are in a cache; and cycles a byte of a panel that is deeper than fits the innermost cache beside its copy.
+// Fitted on one Xeon of 2 MiB of second cache and slow outer ones, with AVX2 and AVX-512.
 constexpr double far_fetched_bytes = 7;
 constexpr double memory_row = 75;
 constexpr double cached_row = 38;
@@ -128,13 +129,13 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   if (p.compute == Type::i32) cycles += vectors * blocks;
   double extra;
   if (p.b.packed) {
-    // Hidden behind the arithmetic, unless there is too little of it.
     // Halves are widened by every tile, or by the first one of a block for the others.
     if (p.compute == Type::f32 && size(p.b.type) == 2) {
       cycles += vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
     }
     // Bytes are widened for every block of rows.
     if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
+    // Reading is hidden behind the arithmetic, unless there is too little of it.
     const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, memory_bytes);
   } else if (variant.family == Family::blocked) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Block sizes of every algorithm, and what an algorithm is expected to cost. Neither asks the machine for anything but
-// the kernel set in use: not its caches, not its number of threads.
+// Block sizes of every algorithm, and what an algorithm is expected to cost. Sizes depend on the kernel set in use,
+// costs on the kind of processor too; neither on its caches or the number of threads.
 #pragma once
 
 #include "drivers.hpp"
