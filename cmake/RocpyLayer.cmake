@@ -11,7 +11,7 @@ get_filename_component(ROCPY_LAYER_ABI ${CMAKE_CURRENT_LIST_DIR}/../csrc/abi ABS
 function(rocpy_layer name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "BELOW;SOURCES;OPTIONS")
   string(REPLACE "/" "_" target rocpy_${name}_layer_${folder})
-  set(abi ${ROCPY_LAYER_ABI})
+  set(abi ${ROCPY_LAYER_ABI} ${ROCPY_LAYER_ABI}/process)
   if(arg_SOURCES)
     list(TRANSFORM arg_SOURCES PREPEND ${folder}/)
     add_library(${target} OBJECT ${arg_SOURCES})

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <new>
 
@@ -27,7 +28,9 @@ thread_local std::size_t *left_bytes = nullptr;
 #endif
 
 std::size_t page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  static std::atomic<std::size_t> known{0};
+  std::size_t bytes = known.load(std::memory_order_relaxed);
+  if (bytes == 0) known.store(bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), std::memory_order_relaxed);
   return bytes;
 }
 

@@ -46,10 +46,8 @@ class RunnerStore {
   std::vector<std::unique_ptr<BlockRunner>> idle_;
 };
 
-RunnerStore &store() {
-  static auto *const runners = new RunnerStore;  // never taken down: threads of the pool may hold runners at exit
-  return *runners;
-}
+// Never taken down: threads of the pool may hold runners at exit.
+RunnerStore &runner_store = *new RunnerStore;
 
 class Grid {
  public:
@@ -86,7 +84,7 @@ class Grid {
     const rocpy::DefaultFpEnvironment environment;
     if (next_.load(std::memory_order_relaxed) >= blocks_) return;
     try {
-      std::unique_ptr<BlockRunner> runner = store().take(config_.stack_bytes);
+      std::unique_ptr<BlockRunner> runner = runner_store.take(config_.stack_bytes);
       runner->begin(kernel_, arguments_, config_, check_.get());
       while (!failed_.load(std::memory_order_relaxed)) {
         const int64_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
@@ -101,7 +99,7 @@ class Grid {
       }
       switches_ += runner->switches();
       if (std::unique_ptr<Error> warning = runner->take_warning()) keep_warning(std::move(warning));
-      store().give_back(std::move(runner));
+      runner_store.give_back(std::move(runner));
     } catch (const std::bad_alloc &) {
       auto error = std::make_unique<Error>();
       error->fault = Fault::out_of_memory;

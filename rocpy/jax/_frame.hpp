@@ -48,16 +48,11 @@ class FrameNames {
   std::vector<std::string> names_;
 };
 
-inline FrameNames &frame_epilogues() {
-  static FrameNames names;
-  return names;
-}
+inline FrameNames epilogue_names, compute_names;
+inline FrameNames &frame_epilogues() { return epilogue_names; }
 
 // The first is empty: no compute type is asked for.
-inline FrameNames &frame_computes() {
-  static FrameNames names;
-  return names;
-}
+inline FrameNames &frame_computes() { return compute_names; }
 
 // Words that stand for options in keys, by their JSON.
 class OptionWords {
@@ -81,10 +76,8 @@ class OptionWords {
   std::unordered_map<std::string, int64_t> words_;
 };
 
-inline OptionWords &option_words() {
-  static OptionWords words;
-  return words;
-}
+inline OptionWords words_of_options;
+inline OptionWords &option_words() { return words_of_options; }
 
 // ---- XLA's types ----
 

@@ -76,6 +76,25 @@ const KernelSet *find(const char *name) {
   return nullptr;
 }
 
+// Processors that costs differ for.
+enum class Processor : int { unknown, other, zen4, intel };
+
+Processor ask_processor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_is("amdfam19h")) return Processor::zen4;
+  if (__builtin_cpu_is("intel")) return Processor::intel;
+#endif
+  return Processor::other;
+}
+
+Processor kind_of_processor() {
+  static std::atomic<Processor> known{Processor::unknown};
+  Processor kind = known.load(std::memory_order_relaxed);
+  if (kind == Processor::unknown) known.store(kind = ask_processor(), std::memory_order_relaxed);
+  return kind;
+}
+
 std::atomic<const KernelSet *> chosen{nullptr};
 
 const KernelSet *choose() {
@@ -100,28 +119,10 @@ bool use_kernel_set(const char *name) {
 }
 
 bool vectors_take_two_cycles() {
-#if defined(__x86_64__)
-  static const bool halves = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_is("amdfam19h") != 0;
-  }();
-  return halves && kernel_set().f32->tile_columns == 32;
-#else
-  return false;
-#endif
+  return kind_of_processor() == Processor::zen4 && kernel_set().f32->tile_columns == 32;
 }
 
-bool far_rows_wait() {
-#if defined(__x86_64__)
-  static const bool intel = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_is("intel") != 0;
-  }();
-  return intel;
-#else
-  return false;
-#endif
-}
+bool far_rows_wait() { return kind_of_processor() == Processor::intel; }
 
 int64_t least_copying_tiles() {
   const Kernels<float> &kernels = *kernel_set().f32;

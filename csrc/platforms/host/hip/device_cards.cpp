@@ -3,6 +3,7 @@
 #include "device_properties.hpp"
 
 #include "environment.h"
+#include "lazy.h"
 
 #include <cstdio>
 #include <cstring>
@@ -41,8 +42,8 @@ const Card *choose() {
 }  // namespace
 
 const Card *presented_card() {
-  static const Card *chosen = choose();
-  return chosen;
+  static rocpy::Lazy<const Card *const> chosen;
+  return chosen.get([] { return new const Card *const(choose()); });
 }
 
 void answer_as(const Card &card, hipDeviceProp_t *properties) {

@@ -5,6 +5,7 @@
 #include "environment.h"
 #include "gemm.hpp"
 #include "hip_memory.hpp"
+#include "lazy.h"
 #include "os.hpp"
 #include "runtime.hpp"
 #include "thread_budget.hpp"
@@ -179,8 +180,8 @@ bool is_image_limit(int attribute) {
 }  // namespace
 
 hipDeviceProp_t properties_of(int device) {
-  static const hipDeviceProp_t common = make_properties();
-  hipDeviceProp_t p = common;
+  static rocpy::Lazy<const hipDeviceProp_t> common;
+  hipDeviceProp_t p = common.get([] { return new hipDeviceProp_t(make_properties()); });
   p.pciBusID = device;
   char uuid[sizeof p.uuid.bytes + 1];
   std::snprintf(uuid, sizeof uuid, "rocpy%08x%03d", host_name_hash(), device);

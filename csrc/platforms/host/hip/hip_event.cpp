@@ -4,6 +4,7 @@
 
 #include "graph.hpp"
 #include "hip_call.hpp"
+#include "lazy.h"
 
 #include <time.h>
 
@@ -40,8 +41,8 @@ using EventTable = HandleTable<Event, 'E'>;
 
 // Never destroyed, as the runtime.
 EventTable &events() {
-  static auto *table = new EventTable;
-  return *table;
+  static rocpy::Lazy<EventTable> table;
+  return table.get();
 }
 
 hipError_t create(hipEvent_t *event, unsigned flags) {

@@ -3,6 +3,7 @@
 #include "hip_memory.hpp"
 #include "graph.hpp"
 #include "hip_call.hpp"
+#include "lazy.h"
 #include "os.hpp"
 
 #include <algorithm>
@@ -28,8 +29,8 @@ struct MemoryTable {
 };
 
 MemoryTable &memory() {
-  static auto *table = new MemoryTable;
-  return *table;
+  static rocpy::Lazy<MemoryTable> table;
+  return table.get();
 }
 
 void lock_memory() { memory().mutex.lock(); }

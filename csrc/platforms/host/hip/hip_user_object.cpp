@@ -3,6 +3,7 @@
 // a graph, nor a launch refers to it.
 #include "graph.hpp"
 #include "hip_call.hpp"
+#include "lazy.h"
 
 #include <algorithm>
 #include <climits>
@@ -25,8 +26,8 @@ namespace {
 using ObjectTable = HandleTable<UserObject, 'U'>;
 
 ObjectTable &user_objects() {
-  static auto *table = new ObjectTable;
-  return *table;
+  static rocpy::Lazy<ObjectTable> table;
+  return table.get();
 }
 
 // The last reference may go with a lock held, or on a thread of the platform's: the destructor is called later.

@@ -2,6 +2,7 @@
 // What programs ask the stand-in ROCm tree for in vain: counted by name, and reported to a file.
 #include "environment.h"
 #include "exports.h"
+#include "lazy.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,8 +39,8 @@ void append(const std::string &name, unsigned long long calls) {
 
 // Never destroyed: other libraries may call while the process ends.
 Counts &counts() {
-  static auto *all = new Counts;
-  return *all;
+  static rocpy::Lazy<Counts> all;
+  return all.get();
 }
 
 struct AtExit {
@@ -50,6 +51,7 @@ struct AtExit {
     }
   }
 };
+const AtExit at_exit;
 
 }  // namespace
 
@@ -59,7 +61,6 @@ using namespace rocpy_host;
 
 // The first call of a name is written at once, for a process may end without its destructors; all are at the end.
 void rocpy_host_count_unsupported(const char *library, const char *function) {
-  static AtExit at_exit;
   const std::string name = std::string(library) + " " + function;
   std::lock_guard<std::mutex> lock(counts().mutex);
   if (++counts().calls[name] == 1) {

@@ -13,6 +13,7 @@
 
 #include "environment.h"
 #include "exports.h"
+#include "lazy.h"
 
 namespace rocpy_host {
 
@@ -25,15 +26,15 @@ constexpr Window windows[] = {
     {"6.4", 60400000, 1201, 22203},
 };
 
-const Window &choose() {
+const Window *choose() {
   const char *wanted = rocpy_environment(ROCPY_HOST_ABI);
   for (const Window &row : windows) {
-    if (std::strcmp(row.rocm, wanted) == 0) return row;
+    if (std::strcmp(row.rocm, wanted) == 0) return &row;
   }
   std::fprintf(stderr,
                "rocpy host platform: ROCPY_HOST_ABI is \"%s\"; it must be 6.4, 7.0, 7.2 or 10.0, and %s is used\n",
                wanted, windows[0].rocm);
-  return windows[0];
+  return &windows[0];
 }
 
 // The version to which a library's rows are compared. Some count HIP's, as major * 10000 + minor * 100; a library whose
@@ -67,13 +68,13 @@ constexpr struct {
 }  // namespace
 
 const Window &window() {
-  static const Window &chosen = choose();
-  return chosen;
+  static rocpy::Lazy<const Window> chosen;
+  return chosen.get([] { return new Window(*choose()); });
 }
 
 bool is_strict() {
-  static const bool strict = std::strcmp(rocpy_environment(ROCPY_HOST_STRICT), "1") == 0;
-  return strict;
+  static rocpy::Lazy<const bool> strict;
+  return strict.get([] { return new bool(std::strcmp(rocpy_environment(ROCPY_HOST_STRICT), "1") == 0); });
 }
 
 }  // namespace rocpy_host

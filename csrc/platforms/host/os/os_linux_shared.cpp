@@ -4,6 +4,7 @@
 // A block is a memfd, passed over a socket with an abstract name: neither leaves a file, and a container's limit of
 // /dev/shm does not bind it. A sign of life is a record lock: the kernel drops it when the process ends, a forked child
 // does not inherit it, and unlike a process id it means the same in every pid namespace.
+#include "lazy.h"
 #include "os_shared.hpp"
 
 #include <dirent.h>
@@ -127,8 +128,8 @@ struct OwnFiles {
   std::set<std::pair<dev_t, ino_t>> files;
 };
 OwnFiles &own_files() {
-  static auto *instance = new OwnFiles;
-  return *instance;
+  static rocpy::Lazy<OwnFiles> instance;
+  return instance.get();
 }
 
 struct flock record(short type, unsigned index) {
@@ -140,16 +141,21 @@ struct flock record(short type, unsigned index) {
   return lock;
 }
 
+std::mutex key_mutex;
+uint64_t key = 0;
+pid_t key_owner = 0;
+
+// A thread that held it is not in the child.
+void renew_key_mutex() { new (&key_mutex) std::mutex; }
+__attribute__((constructor)) void renew_at_forks() { pthread_atfork(nullptr, nullptr, renew_key_mutex); }
+
 }  // namespace
 
 int process_id() { return static_cast<int>(getpid()); }
 
 uint64_t process_key() {
-  static std::mutex mutex;
-  static uint64_t key = 0;
-  static pid_t owner = 0;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (owner != getpid() && random_bytes(&key, sizeof key)) owner = getpid();
+  std::lock_guard<std::mutex> lock(key_mutex);
+  if (key_owner != getpid() && random_bytes(&key, sizeof key)) key_owner = getpid();
   return key;
 }
 

@@ -93,8 +93,11 @@ int parse_count(const char *text) {
   return end == text || value < 1 ? 0 : static_cast<int>(std::min<long>(value, most_threads));
 }
 
+// What the environment says, read at first use and without a lock, which a child of another thread's could find taken.
 int explicit_threads() {
-  static const int count = parse_count(rocpy_environment(ROCPY_NUM_THREADS));
+  static std::atomic<int> known{-1};
+  int count = known.load(std::memory_order_relaxed);
+  if (count < 0) known.store(count = parse_count(rocpy_environment(ROCPY_NUM_THREADS)), std::memory_order_relaxed);
   return count;
 }
 
@@ -114,12 +117,14 @@ int usable_cpus() {
 }
 
 int process_threads() {
-  static const int count = [] {
-    if (explicit_threads() != 0) return explicit_threads();
-    const int wanted = parse_count(rocpy_environment_omp_num_threads());
-    return wanted != 0 ? wanted : std::min(usable_cpus(), most_threads);
-  }();
-  return count;
+  static std::atomic<int> known{0};
+  int first = known.load(std::memory_order_relaxed);
+  if (first != 0) return first;
+  int count = explicit_threads();
+  if (count == 0) count = parse_count(rocpy_environment_omp_num_threads());
+  if (count == 0) count = std::min(usable_cpus(), most_threads);
+  // The first to get here decides for all.
+  return known.compare_exchange_strong(first, count) ? count : first;
 }
 
 int caller_threads() {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include "environment.h"
 #include "exports.h"
+#include "lazy.h"
 #include "thread_budget.hpp"
 
 namespace rocpy_host {
@@ -22,8 +23,8 @@ struct Table {
   uint64_t next = 1;
 };
 Table &table() {
-  static auto *instance = new Table;
-  return *instance;
+  static rocpy::Lazy<Table> instance;
+  return instance.get();
 }
 
 // A handle is a number, not an address, so that a wrong one is noticed and not followed.

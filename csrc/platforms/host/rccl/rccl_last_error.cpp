@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include "exports.h"
+#include "lazy.h"
 
 namespace rocpy_host {
 
@@ -23,8 +24,8 @@ struct LastError {
   Words words;
 };
 LastError &last_error() {
-  static auto *instance = new LastError;
-  return *instance;
+  static rocpy::Lazy<LastError> instance;
+  return instance.get();
 }
 thread_local Words own_words;
 thread_local ncclComm_t called = nullptr;  // what the call that this thread is in is about

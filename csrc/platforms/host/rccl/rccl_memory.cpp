@@ -4,6 +4,7 @@
 
 #include "exports.h"
 #include "hip_memory.hpp"
+#include "lazy.h"
 #include "rccl_comm.hpp"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ struct SharedMemories {
   uint64_t last_number = 0;
 };
 SharedMemories &shared_memories() {
-  static auto *instance = new SharedMemories;
-  return *instance;
+  static rocpy::Lazy<SharedMemories> instance;
+  return instance.get();
 }
 
 ncclResult_t allocate(void **out, size_t bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Layout of a communicator's memory, and how the ranks of one process come to share one view of it.
 #include "rccl_segment.hpp"
+#include "lazy.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -38,8 +39,8 @@ struct Entrances {
   std::map<std::string, std::weak_ptr<Segment>> open;
 };
 Entrances &entrances() {
-  static auto *instance = new Entrances;
-  return *instance;
+  static rocpy::Lazy<Entrances> instance;
+  return instance.get();
 }
 
 // Neither complete nor void yet.
@@ -273,8 +274,8 @@ bool Segment::is_complete() const {
 }
 
 void Segment::keep_for_latecomers(const std::shared_ptr<Segment> &segment) {
-  static auto *instance = new Latecomers;
-  if (segment->block_->is_maker()) instance->expect(segment);
+  static rocpy::Lazy<Latecomers> instance;
+  if (segment->block_->is_maker()) instance.get().expect(segment);
 }
 
 bool Segment::claim(int rank, int *pid) { return rocpy_host::claim(ranks_[rank], pid); }

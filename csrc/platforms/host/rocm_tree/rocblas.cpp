@@ -2,6 +2,7 @@
 // rocBLAS's handles, which programs make before they know whether they will need a product of it. A handle is one of
 // hipBLASLt's, since programs pass the one where the other belongs.
 #include "exports.h"
+#include "lazy.h"
 
 #include <cstdio>
 #include <map>
@@ -21,8 +22,8 @@ struct Handles {
 };
 
 Handles &handles() {
-  static auto *all = new Handles;
-  return *all;
+  static rocpy::Lazy<Handles> all;
+  return all.get();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every function that executes an instruction, found by the name of its row.
 #include "opcode_handlers.hpp"
+#include "lazy.h"
 
 namespace rocpy_host::amdgpu {
 
@@ -29,8 +30,8 @@ std::vector<Handler> find_handlers() {
 }  // namespace
 
 const std::vector<Handler> &opcode_handlers() {
-  static const auto *table = new std::vector<Handler>(find_handlers());
-  return *table;
+  static rocpy::Lazy<const std::vector<Handler>> table;
+  return table.get([] { return new std::vector<Handler>(find_handlers()); });
 }
 
 }  // namespace rocpy_host::amdgpu

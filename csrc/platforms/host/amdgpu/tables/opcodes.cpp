@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "lazy.h"
+
 namespace rocpy_host::amdgpu {
 
 namespace {
@@ -133,16 +135,16 @@ struct Index {
 }  // namespace
 
 const std::vector<Opcode> &opcodes() {
-  static const auto *table = new std::vector<Opcode>(make_opcodes());
-  return *table;
+  static rocpy::Lazy<const std::vector<Opcode>> table;
+  return table.get([] { return new std::vector<Opcode>(make_opcodes()); });
 }
 
 const Opcode *find_opcode(Architecture architecture, Encoding encoding, unsigned number) {
-  static const auto *index = new Index;
+  static rocpy::Lazy<const Index> index;
   if (number >= most_numbers) {
     return nullptr;
   }
-  const uint16_t row = index->rows[Index::at(architecture, encoding, number)];
+  const uint16_t row = index.get().rows[Index::at(architecture, encoding, number)];
   return row == 0xffff ? nullptr : &opcodes()[row];
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about graphs: making them, looking at them, making them ready, and launching them.
 #include "graph_calls.hpp"
+#include "lazy.h"
 
 #include <algorithm>
 #include <fstream>
@@ -10,8 +11,8 @@ namespace rocpy_host {
 
 // Never destroyed, as the runtime.
 ReadyTable &execs() {
-  static auto *table = new ReadyTable;
-  return *table;
+  static rocpy::Lazy<ReadyTable> table;
+  return table.get();
 }
 
 bool read_nodes(const Graph *graph, const hipGraphNode_t *nodes, size_t count, std::vector<size_t> *indexes) {

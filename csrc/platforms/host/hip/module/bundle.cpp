@@ -3,6 +3,7 @@
 #include "bundle.hpp"
 
 #include "instruction.hpp"
+#include "lazy.h"
 
 #include <dlfcn.h>
 #include <cstdint>
@@ -91,7 +92,8 @@ std::string decompress(const char *data, size_t readable, std::vector<char> *pla
     return "it is compressed by another method than zstd; compile with --offload-compression-level or without "
            "--offload-compress";
   }
-  static const Zstd zstd;
+  static rocpy::Lazy<const Zstd> library;
+  const Zstd &zstd = library.get();
   if (!zstd.is_complete()) {
     return "it is compressed, and there is no libzstd.so.1; install the system's zstd library";
   }

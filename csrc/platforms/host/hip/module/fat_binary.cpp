@@ -3,6 +3,7 @@
 // symbol, and the configuration of a launch. A fat binary is loaded when something of it is first used.
 #include "hip_call.hpp"
 #include "kernel_of.hpp"
+#include "lazy.h"
 
 #include <map>
 #include <mutex>
@@ -31,8 +32,8 @@ struct Registry {
 
 // Never destroyed: libraries unregister while the process ends.
 Registry &registry() {
-  static auto *all = new Registry;
-  return *all;
+  static rocpy::Lazy<Registry> all;
+  return all.get();
 }
 
 struct Configuration {

@@ -8,6 +8,7 @@
 #include "hip_event.hpp"
 #include "hip_memory.hpp"
 #include "kernel_of.hpp"
+#include "lazy.h"
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -38,13 +39,13 @@ using Modules = HandleTable<Entry, 'm'>;
 using Functions = HandleTable<Entry, 'f'>;
 
 Modules &modules() {
-  static auto *table = new Modules;
-  return *table;
+  static rocpy::Lazy<Modules> table;
+  return table.get();
 }
 
 Functions &functions() {
-  static auto *table = new Functions;
-  return *table;
+  static rocpy::Lazy<Functions> table;
+  return table.get();
 }
 
 bool starts_with(const unsigned char *image, const char *magic) {

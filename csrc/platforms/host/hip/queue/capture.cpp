@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stream capture: which streams are captured into which graph, and what must not be done meanwhile.
 #include "graph.hpp"
+#include "lazy.h"
 
 #include <algorithm>
 
@@ -22,8 +23,8 @@ uint64_t thread_number() {
 
 // Never destroyed, as the runtime.
 std::vector<std::shared_ptr<Capture>> &captures() {
-  static auto *list = new std::vector<std::shared_ptr<Capture>>;
-  return *list;
+  static rocpy::Lazy<std::vector<std::shared_ptr<Capture>>> list;
+  return list.get();
 }
 
 void unite(std::vector<size_t> *nodes, const std::vector<size_t> &more) {

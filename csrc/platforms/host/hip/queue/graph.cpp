@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Graphs: their nodes, the names that callers have for them, and how a graph that was made ready runs.
 #include "graph.hpp"
+#include "lazy.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,13 +11,13 @@ namespace rocpy_host {
 
 // Never destroyed, as the runtime.
 GraphTable &graphs() {
-  static auto *table = new GraphTable;
-  return *table;
+  static rocpy::Lazy<GraphTable> table;
+  return table.get();
 }
 
 NodeTable &graph_nodes() {
-  static auto *table = new NodeTable;
-  return *table;
+  static rocpy::Lazy<NodeTable> table;
+  return table.get();
 }
 
 Graph *create_graph() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The stream queues: what waits for what, the worker threads, and what becomes of them at exit and in a forked child.
 #include "graph.hpp"
+#include "lazy.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -295,8 +296,8 @@ void after_fork_in_child() {
 }  // namespace
 
 Runtime &runtime() {
-  static auto *instance = new Runtime;
-  return *instance;
+  static rocpy::Lazy<Runtime> instance;
+  return instance.get();
 }
 
 namespace {
