@@ -18,8 +18,9 @@ class Lazy {
     T *value = value_.load(std::memory_order_acquire);
     if (value) return *value;
     T *fresh = make();
-    if (value_.compare_exchange_strong(value, fresh, std::memory_order_acq_rel, std::memory_order_acquire))
+    if (value_.compare_exchange_strong(value, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) {
       return *fresh;
+    }
     delete fresh;
     return *value;
   }
