@@ -76,13 +76,13 @@ const KernelSet *find(const char *name) {
   return nullptr;
 }
 
-// Processors that costs differ for.
-enum class Processor : int { unknown, other, zen4, intel };
+// Processors that costs differ for. AMD's family 19h is Zen 3 and Zen 4.
+enum class Processor : int { unknown, other, amd_19h, intel };
 
 Processor ask_processor() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_is("amdfam19h")) return Processor::zen4;
+  if (__builtin_cpu_is("amdfam19h")) return Processor::amd_19h;
   if (__builtin_cpu_is("intel")) return Processor::intel;
 #endif
   return Processor::other;
@@ -119,7 +119,7 @@ bool use_kernel_set(const char *name) {
 }
 
 bool vectors_take_two_cycles() {
-  return kind_of_processor() == Processor::zen4 && kernel_set().f32->tile_columns == 32;
+  return kind_of_processor() == Processor::amd_19h && kernel_set().f32->tile_columns == 32;
 }
 
 bool far_rows_wait() { return kind_of_processor() == Processor::intel; }

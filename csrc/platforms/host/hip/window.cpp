@@ -26,15 +26,15 @@ constexpr Window windows[] = {
     {"6.4", 60400000, 1201, 22203},
 };
 
-const Window *choose() {
+const Window &choose() {
   const char *wanted = rocpy_environment(ROCPY_HOST_ABI);
   for (const Window &row : windows) {
-    if (std::strcmp(row.rocm, wanted) == 0) return &row;
+    if (std::strcmp(row.rocm, wanted) == 0) return row;
   }
   std::fprintf(stderr,
                "rocpy host platform: ROCPY_HOST_ABI is \"%s\"; it must be 6.4, 7.0, 7.2 or 10.0, and %s is used\n",
                wanted, windows[0].rocm);
-  return &windows[0];
+  return windows[0];
 }
 
 // The version to which a library's rows are compared. Some count HIP's, as major * 10000 + minor * 100; a library whose
@@ -69,7 +69,7 @@ constexpr struct {
 
 const Window &window() {
   static rocpy::Lazy<const Window> chosen;
-  return chosen.get([] { return new Window(*choose()); });
+  return chosen.get([] { return new Window(choose()); });
 }
 
 bool is_strict() {
