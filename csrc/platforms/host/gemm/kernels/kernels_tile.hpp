@@ -338,8 +338,9 @@ template <class T, int rows, int vectors>
 void small(const SmallCall<T> &arguments) {
   constexpr int64_t columns = vectors * vector_lanes<T>;
   const SmallCall<T> call = arguments;
-  for (int64_t t = 0; t < call.tiles; t++)
+  for (int64_t t = 0; t < call.tiles; t++) {
     small_tile<T, rows, vectors>(call, call.b + t * columns, call.out + t * columns);
+  }
 }
 
 template <class T, int vectors, int rows>
