@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
-//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [bt] [packed] [f64]" ...] [--openblas
-//   LIBRARY]
-// Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and
-// epilogues; with --shape these are measured and no others.
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [at] [bt] [packed] [f64]" ...]
+//              [--blas LIBRARY]
+// Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first, and "lost" is what that
+// one is below the best. --all adds types and epilogues; with --shape these are measured and no others. --blas compares
+// float32 and float64 with a library's cblas_sgemm and cblas_dgemm, such as NumPy's copy of OpenBLAS.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
@@ -32,38 +34,45 @@ double now() {
 double seconds_since(double start) { return now() - start; }
 
 #if defined(__x86_64__)
-typedef float Wide __attribute__((vector_size(64), may_alias));
-
-// Twelve independent chains of the widest fused multiply-add, nothing but registers.
-__attribute__((target("avx512f,fma"))) double peak_once() {
-  const long steps = 1000000;
-  Wide a, b;
-  for (int i = 0; i < 16; i++) a[i] = b[i] = 1e-9f;
-  Wide c0{}, c1{}, c2{}, c3{}, c4{}, c5{}, c6{}, c7{}, c8{}, c9{}, ca{}, cb{};
-  double start = now();
-  for (long i = 0; i < steps; i++) {
-#define STEP(c) asm volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
-    STEP(c0);
-    STEP(c1);
-    STEP(c2);
-    STEP(c3);
-    STEP(c4);
-    STEP(c5);
-    STEP(c6);
-    STEP(c7);
-    STEP(c8);
-    STEP(c9);
-    STEP(ca);
-    STEP(cb);
-#undef STEP
+// Twelve independent chains of a fused multiply-add of floats, nothing but registers.
+#define CHAIN(c) asm volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
+#define PEAK(name, features, bytes)                                                   \
+  __attribute__((target(features))) double name() {                                   \
+    typedef float Wide __attribute__((vector_size(bytes), may_alias));                \
+    const long steps = 500000;                                                        \
+    Wide a{}, b{};                                                                    \
+    Wide c0{}, c1{}, c2{}, c3{}, c4{}, c5{}, c6{}, c7{}, c8{}, c9{}, ca{}, cb{};      \
+    const double start = now();                                                       \
+    for (long i = 0; i < steps; i++) {                                                \
+      CHAIN(c0);                                                                      \
+      CHAIN(c1);                                                                      \
+      CHAIN(c2);                                                                      \
+      CHAIN(c3);                                                                      \
+      CHAIN(c4);                                                                      \
+      CHAIN(c5);                                                                      \
+      CHAIN(c6);                                                                      \
+      CHAIN(c7);                                                                      \
+      CHAIN(c8);                                                                      \
+      CHAIN(c9);                                                                      \
+      CHAIN(ca);                                                                      \
+      CHAIN(cb);                                                                      \
+    }                                                                                 \
+    return static_cast<double>(steps) * 12 * bytes / 2 / seconds_since(start) * 1e-9; \
   }
-  return static_cast<double>(steps) * 12 * 32 / seconds_since(start) * 1e-9;
-}
-bool has_peak() { return __builtin_cpu_supports("avx512f"); }
-#else
-double peak_once() { return 0; }
-bool has_peak() { return false; }
+PEAK(peak_avx512, "avx512f,avx512vl,fma", 64)
+PEAK(peak_avx2, "avx2,fma", 32)
+#undef PEAK
+#undef CHAIN
 #endif
+
+// The rate of the kernel set's multiply-adds, 0 where it is not known.
+double peak_once() {
+#if defined(__x86_64__)
+  if (strncmp(isa_name(), "avx512", 6) == 0) return peak_avx512();
+  if (strncmp(isa_name(), "avx2", 4) == 0) return peak_avx2();
+#endif
+  return 0;
+}
 
 struct Shape {
   const char *name;
@@ -73,10 +82,28 @@ struct Shape {
   Activation activation;
   Aux aux;
   bool scaled = false;  // a scalar for a, a vector for b, and a result in bfloat16
+  bool a_transposed = false;
 };
 
-using Sgemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
-                       int);
+// Of a library's sizes of 32 bits the lower halves of these arguments are read.
+template <class T>
+using Gemm = void (*)(int, int, int, int64_t, int64_t, int64_t, T, const T *, int64_t, const T *, int64_t, T, T *,
+                      int64_t);
+struct Blas {
+  Gemm<float> f32 = nullptr;
+  Gemm<double> f64 = nullptr;
+};
+
+// As NumPy has its arrays: large ones in huge pages.
+void resize(std::vector<char> &v, size_t bytes) {
+  constexpr size_t large = size_t{4} << 20, page = 4096;
+  v.reserve(bytes);
+  if (bytes >= large) {
+    const size_t skipped = (page - reinterpret_cast<uintptr_t>(v.data()) % page) % page;
+    madvise(v.data() + skipped, bytes - skipped, MADV_HUGEPAGE);
+  }
+  v.resize(bytes);
+}
 
 struct Run {
   Shape shape;
@@ -96,7 +123,7 @@ struct Run {
     const Type result = s.scaled ? Type::bf16 : result_of(s.type);
     auto fill = [&](std::vector<char> &v, int64_t count, Type type) {
       const size_t bits = static_cast<size_t>(bits_of(type)), size = bits / 8;
-      v.resize(static_cast<size_t>(count) * bits / 8 + 64);
+      resize(v, static_cast<size_t>(count) * bits / 8 + 64);
       for (size_t i = 0; bits <= 8 && i < v.size(); i++) {
         // No code of a NaN among them.
         v[i] = static_cast<char>((i * 2654435761u >> 7) % 101);
@@ -123,8 +150,8 @@ struct Run {
     p.compute = s.type == Type::f64 ? Type::f64 : s.type == Type::i8 ? Type::i32 : Type::f32;
     p.d_type = p.bias_type = p.aux_type = result;
     p.a.data = a.data();
-    p.a.row_stride = s.k;
-    p.a.column_stride = 1;
+    p.a.row_stride = s.a_transposed ? 1 : s.k;
+    p.a.column_stride = s.a_transposed ? s.m : 1;
     p.b.data = b.data();
     p.b.row_stride = s.b_transposed ? 1 : s.n;
     p.b.column_stride = s.b_transposed ? s.k : 1;
@@ -180,27 +207,34 @@ struct Run {
     return flops() * repeats / seconds_since(start) * 1e-9;
   }
 
-  void round(Sgemm sgemm) {
+  template <class T>
+  double measure_blas(Gemm<T> gemm) const {
+    if (!gemm || shape.batch != 1 || shape.packed) return 0;
+    constexpr int rows = 101, plain = 111, transposed = 112;
+    return measure([&] {
+      gemm(rows, shape.a_transposed ? transposed : plain, shape.b_transposed ? transposed : plain, shape.m, shape.n,
+           shape.k, 1, reinterpret_cast<const T *>(a.data()), shape.a_transposed ? shape.m : shape.k,
+           reinterpret_cast<const T *>(b.data()), shape.b_transposed ? shape.k : shape.n, 0, static_cast<T *>(p.d),
+           shape.n);
+    });
+  }
+
+  void round(const Blas &other) {
     char *space = workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256;
     for (size_t i = 0; i < candidates.size(); i++) {
       const Candidate &c = candidates[i];
       best[i] = std::max(best[i], measure([&] { run(c.id, p, space, c.workspace_bytes); }));
     }
-    if (sgemm && shape.type == Type::f32 && shape.batch == 1 && !shape.packed) {
-      const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
-      blas = std::max(blas, measure([&] {
-                        sgemm(101, 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0f,
-                              reinterpret_cast<const float *>(a.data()), k, reinterpret_cast<const float *>(b.data()),
-                              shape.b_transposed ? k : n, 0.0f, reinterpret_cast<float *>(d.data()), n);
-                      }));
-    }
+    if (shape.type == Type::f32) blas = std::max(blas, measure_blas(other.f32));
+    if (shape.type == Type::f64) blas = std::max(blas, measure_blas(other.f64));
   }
 
   void print(double peak) const {
     printf("%-34s", shape.name);
     if (peak > 0) printf(" %5.1f%% of peak", 100 * *std::max_element(best.begin(), best.end()) / peak);
     printf(" %9.3f us", flops() / *std::max_element(best.begin(), best.end()) * 1e-3);
-    if (blas > 0) printf("  blas %.1f", blas);
+    printf("  lost %.1f%%", 100 * (1 - best[0] / *std::max_element(best.begin(), best.end())));
+    if (blas > 0) printf("  blas %.1f, ours / blas %.2f", blas, best[0] / blas);
     std::vector<size_t> order(best.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = i;
     std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return best[x] > best[y]; });
@@ -309,7 +343,7 @@ struct Options {
   bool all = false;
   std::string only;
   std::vector<std::string> shapes;
-  Sgemm sgemm = nullptr;
+  Blas blas;
 };
 
 // A shape of the command line, which has to outlive what is made of it.
@@ -317,16 +351,27 @@ Shape read_shape(const std::string &text) {
   long m = 0, n = 0, k = 0;
   if (sscanf(text.c_str(), "%ldx%ldx%ld", &m, &n, &k) != 3) fprintf(stderr, "no shape: %s\n", text.c_str());
   const auto has = [&](const char *word) { return text.find(word) != std::string::npos; };
-  return {text.c_str(), m, n, k, 1, has(" f64") ? f64 : f32, has(" bt"), has(" packed"), false, none, no};
+  return {text.c_str(), m,    n,  k,     1,         has(" f64") ? f64 : f32, has(" bt"), has(" packed"),
+          false,        none, no, false, has(" at")};
 }
 
-Sgemm find_sgemm(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  for (const char *name : {"cblas_sgemm", "scipy_cblas_sgemm"}) {
-    if (void *function = library ? dlsym(library, name) : nullptr) return reinterpret_cast<Sgemm>(function);
+// NumPy's and SciPy's copies have names of their own.
+template <class T>
+Gemm<T> find_gemm(void *library, const std::string &name) {
+  for (const std::string &known : {"scipy_" + name + "64_", "scipy_" + name, name + "64_", name}) {
+    if (void *function = dlsym(library, known.c_str())) return reinterpret_cast<Gemm<T>>(function);
   }
-  fprintf(stderr, "no cblas_sgemm in %s\n", path);
+  fprintf(stderr, "no %s\n", name.c_str());
   return nullptr;
+}
+
+Blas open_blas(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fprintf(stderr, "%s\n", dlerror());
+    return {};
+  }
+  return {find_gemm<float>(library, "cblas_sgemm"), find_gemm<double>(library, "cblas_dgemm")};
 }
 
 Options read_options(int argc, char **argv) {
@@ -339,7 +384,7 @@ Options read_options(int argc, char **argv) {
     if (word == "--only") options.only = value;
     if (word == "--all") options.all = true;
     if (word == "--shape") options.shapes.emplace_back(value);
-    if (word == "--openblas") options.sgemm = find_sgemm(value);
+    if (word == "--blas") options.blas = open_blas(value);
   }
   return options;
 }
@@ -349,10 +394,11 @@ void measure(const Shape &shape, const Options &options) {
   Run run(shape);
   double peak = 0;
   for (int r = 0; r < options.rounds; r++) {
-    if (has_peak()) peak = std::max(peak, peak_once());
-    run.round(options.sgemm);
+    peak = std::max(peak, peak_once());
+    run.round(options.blas);
   }
-  run.print(thread_count() == 1 && shape.type != Type::f64 ? peak : 0);
+  if (shape.type == Type::f64) peak /= 2;
+  run.print(thread_count() == 1 && bits_of(shape.type) > 8 ? peak : 0);
   fflush(stdout);
 }
 
