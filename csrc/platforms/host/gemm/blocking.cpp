@@ -20,17 +20,22 @@ constexpr double written_bytes = 10.0;          // a cycle, of panels
 constexpr double cache_bytes = 1 << 19;         // an operand up to this size is taken to be in a cache
 constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read again from the outermost cache
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
-constexpr double low_tile_reads = 0.006;        // the same beside tiles of few rows
+constexpr double low_tile_reads = 0.003;        // the same beside tiles of few rows
+constexpr double far_low_tile_reads = 0.006;    // and where far rows wait
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
-constexpr int64_t few_tiles = 5;
-// Where far rows wait: fetched bytes a cycle; cycles a row of a panel, from memory and from a cache; up to how many
-// bytes are in a cache; and cycles a byte of a panel that is deeper than fits the innermost cache beside its copy.
-// Fitted on one Xeon of 2 MiB of second cache and slow outer ones, with AVX2 and AVX-512.
-constexpr double far_fetched_bytes = 7;
-constexpr double memory_row = 75;
-constexpr double cached_row = 38;
+constexpr int64_t few_tiles = 8;
+// Rows of a panel arrive at a pace of their own: cycles a row, from memory and from a cache; up to how many bytes are in
+// a cache. Fitted on an EPYC of the third generation with AVX2.
+constexpr double memory_row = 34;
+constexpr double cached_row = 0;
 constexpr double cached_bytes = 32 << 20;
+// Where far rows wait: the same, and fetched bytes a cycle, and cycles a byte of a panel that is deeper than fits the
+// innermost cache beside its copy. Fitted on one Xeon of 2 MiB of second cache and slow outer ones, with AVX2 and
+// AVX-512.
+constexpr double far_fetched_bytes = 7;
+constexpr double far_memory_row = 75;
+constexpr double far_cached_row = 38;
 constexpr double deep_panel = 0.2;
 constexpr double fitting_depth = 192;
 constexpr double short_sum = 32;
@@ -78,14 +83,17 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   double sum =
       memory_cycles(b_bytes, far_rows_wait() ? far_fetched_bytes : fetched_bytes) +
       static_cast<double>(b.blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
-  if (far_rows_wait() && b_bytes > cache_bytes) {
-    // Rows of a panel arrive at a pace of their own.
-    const double row_wait = k * panels * (b_bytes > cached_bytes ? memory_row : cached_row) - cycles;
-    sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
+  const bool far = far_rows_wait();
+  if (b_bytes > cache_bytes) {
+    const double row = b_bytes > cached_bytes ? (far ? far_memory_row : memory_row) : far ? far_cached_row : cached_row;
+    const double row_wait = k * panels * row - cycles;
+    sum += (row_wait > 0 ? row_wait : 0) + (far ? deep_cycles(b, b_bytes) : 0);
   }
-  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for.
+  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for,
+  // nor do the blocks after the first.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills && b.tiles <= few_tiles) sum += filling_copy * b_bytes;
+  if (low_tiles(p) && fills && !far) sum += filling_copy * b_bytes * static_cast<double>(b.blocks - 1);
   return sum;
 }
 
@@ -200,8 +208,10 @@ double small_cycles(const Problem &p) {
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
   // What Intel's innermost cache of 48 KiB holds is not read again from the next one.
-  if (b_bytes > (far_rows_wait() ? 3 : 2) * near_bytes) {
-    cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? low_tile_reads : outer_reads);
+  const bool far = far_rows_wait();
+  if (b_bytes > (far ? 3 : 2) * near_bytes) {
+    const double low = far ? far_low_tile_reads : low_tile_reads;
+    cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? low : outer_reads);
   }
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
