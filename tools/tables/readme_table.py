@@ -12,10 +12,11 @@ import markers
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
-# What a column is called, and the folder of its results below that one: two of each machine.
+# What a column is called, and the folder of its results below that one: two of each machine that has AVX-512.
 COLUMNS = {
     "AMD EPYC, AVX-512": "",
     "AMD EPYC, AVX2": "epyc-avx2",
+    "AMD EPYC without AVX-512, AVX2": "epyc-3",
     "Intel Xeon, AVX-512": "xeon",
     "Intel Xeon, AVX2": "xeon-avx2",
 }

@@ -25,8 +25,8 @@ constexpr double far_low_tile_reads = 0.006;    // and where far rows wait
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
 constexpr int64_t few_tiles = 8;
-// Rows of a panel arrive at a pace of their own: cycles a row, from memory and from a cache; up to how many bytes are in
-// a cache. Fitted on an EPYC of the third generation with AVX2.
+// Rows of a panel arrive at a pace of their own: cycles a row, from memory and from a cache; up to how many bytes are
+// in a cache. Fitted on an EPYC of the third generation with AVX2.
 constexpr double memory_row = 34;
 constexpr double cached_row = 0;
 constexpr double cached_bytes = 32 << 20;
