@@ -231,9 +231,9 @@ struct Run {
 
   void print(double peak) const {
     printf("%-34s", shape.name);
-    if (peak > 0) printf(" %5.1f%% of peak", 100 * *std::max_element(best.begin(), best.end()) / peak);
-    printf(" %9.3f us", flops() / *std::max_element(best.begin(), best.end()) * 1e-3);
-    printf("  lost %.1f%%", 100 * (1 - best[0] / *std::max_element(best.begin(), best.end())));
+    const double most = *std::max_element(best.begin(), best.end());
+    if (peak > 0) printf(" %5.1f%% of peak", 100 * most / peak);
+    printf(" %9.3f us  lost %.1f%%", flops() / most * 1e-3, 100 * (1 - best[0] / most));
     if (blas > 0) printf("  blas %.1f, ours / blas %.2f", blas, best[0] / blas);
     std::vector<size_t> order(best.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = i;
@@ -351,8 +351,10 @@ Shape read_shape(const std::string &text) {
   long m = 0, n = 0, k = 0;
   if (sscanf(text.c_str(), "%ldx%ldx%ld", &m, &n, &k) != 3) fprintf(stderr, "no shape: %s\n", text.c_str());
   const auto has = [&](const char *word) { return text.find(word) != std::string::npos; };
-  return {text.c_str(), m,    n,  k,     1,         has(" f64") ? f64 : f32, has(" bt"), has(" packed"),
-          false,        none, no, false, has(" at")};
+  const Type type = has(" f64") ? f64 : f32;
+  Shape shape{text.c_str(), m, n, k, 1, type, has(" bt"), has(" packed"), false, none, no};
+  shape.a_transposed = has(" at");
+  return shape;
 }
 
 // NumPy's and SciPy's copies have names of their own.

@@ -20,24 +20,27 @@ constexpr double written_bytes = 10.0;          // a cycle, of panels
 constexpr double cache_bytes = 1 << 19;         // an operand up to this size is taken to be in a cache
 constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read again from the outermost cache
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
-constexpr double low_tile_reads = 0.003;        // the same beside tiles of few rows
-constexpr double far_low_tile_reads = 0.006;    // and where far rows wait
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
 constexpr int64_t few_tiles = 8;
-// Rows of a panel arrive at a pace of their own: cycles a row, from memory and from a cache; up to how many bytes are
-// in a cache. Fitted on an EPYC of the third generation with AVX2.
-constexpr double memory_row = 34;
-constexpr double cached_row = 0;
-constexpr double cached_bytes = 32 << 20;
-// Where far rows wait: the same, and fetched bytes a cycle, and cycles a byte of a panel that is deeper than fits the
-// innermost cache beside its copy. Fitted on one Xeon of 2 MiB of second cache and slow outer ones, with AVX2 and
+constexpr double cached_bytes = 32 << 20;  // of an operand up to this size rows come from a cache
+constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
+
+// What kinds of processors differ in.
+struct Costs {
+  double fetched_copies;           // a cycle, fetched by tiles that copy
+  double memory_row, cached_row;   // cycles until the next row of a panel arrives, from memory and from a cache
+  double low_tile_reads;           // as outer_reads, beside tiles of few rows
+  double filling_copy_of_further;  // as filling_copy, for each block of rows after the first
+  double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
+  double small_bytes;              // b of a small product up to this size stays in the innermost cache
+};
+
+// Fitted on EPYCs of the third and fourth generation.
+constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.003, 0.07, 0, 32 << 10};
+// Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr double far_fetched_bytes = 7;
-constexpr double far_memory_row = 75;
-constexpr double far_cached_row = 38;
-constexpr double deep_panel = 0.2;
-constexpr double fitting_depth = 192;
+constexpr Costs far_costs = {7, 75, 38, 0.006, 0, 0.2, 48 << 10};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -48,6 +51,8 @@ constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 
 // Panels of b from which on one more is a small price for panels that begin where cache lines do.
 constexpr int64_t many_panels = 64;
+
+const Costs &costs() { return far_rows_wait() ? far_costs : usual_costs; }
 
 double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
@@ -73,27 +78,27 @@ double copy_cycles(const Matrix &m, bool across, bool along) {
 // A panel and its copy, or two tiles' rows of a, push each other out of the innermost cache.
 double deep_cycles(const Blocks &b, double b_bytes) {
   const double over = static_cast<double>(b.depth) / fitting_depth - 1;
-  return over > 0 ? deep_panel * b_bytes * (over < 1 ? over : 1) : 0;
+  return over > 0 ? costs().deep_panel * b_bytes * (over < 1 ? over : 1) : 0;
 }
 
 // The first tile of each panel copies it beside its arithmetic, of so many `cycles`, and fetches ahead.
 double copying_cycles(const Problem &p, const Blocks &b, double k, double b_bytes, double cycles) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
   const double all = b_bytes + m * k * size(p.a.type) + m * n * size(p.d_type);
-  double sum =
-      memory_cycles(b_bytes, far_rows_wait() ? far_fetched_bytes : fetched_bytes) +
-      static_cast<double>(b.blocks - 1) * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
-  const bool far = far_rows_wait();
+  const Costs &cost = costs();
+  const double further = static_cast<double>(b.blocks - 1);
+  double sum = memory_cycles(b_bytes, cost.fetched_copies) +
+               further * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
   if (b_bytes > cache_bytes) {
-    const double row = b_bytes > cached_bytes ? (far ? far_memory_row : memory_row) : far ? far_cached_row : cached_row;
-    const double row_wait = k * panels * row - cycles;
-    sum += (row_wait > 0 ? row_wait : 0) + (far ? deep_cycles(b, b_bytes) : 0);
+    const double row_wait = k * panels * (b_bytes > cached_bytes ? cost.memory_row : cost.cached_row) - cycles;
+    sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
   }
-  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for,
-  // nor do the blocks after the first.
+  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for, nor do
+  // the blocks after the first.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
-  if (low_tiles(p) && fills && b.tiles <= few_tiles) sum += filling_copy * b_bytes;
-  if (low_tiles(p) && fills && !far) sum += filling_copy * b_bytes * static_cast<double>(b.blocks - 1);
+  if (low_tiles(p) && fills) {
+    sum += b_bytes * ((b.tiles <= few_tiles ? filling_copy : 0) + further * cost.filling_copy_of_further);
+  }
   return sum;
 }
 
@@ -159,7 +164,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     const double shown = vectors_take_two_cycles() && b_bytes <= 2 * cache_bytes ? 0.2 : 1;
     extra =
         memory_cycles(b_bytes, fetched_bytes) + (blocks - 1) * b_bytes * (again + far) * shown + (wait > 0 ? wait : 0);
-    if (far_rows_wait() && tiles > 1 && b_bytes > cache_bytes) extra += deep_cycles(b, b_bytes);
+    if (tiles > 1 && b_bytes > cache_bytes) extra += deep_cycles(b, b_bytes);
   } else if (across && readable && k > unfetched_sum && b.block_tiles >= least_copying_tiles()) {
     extra = copying_cycles(p, b, k, b_bytes, cycles);
   } else {
@@ -207,11 +212,8 @@ double small_cycles(const Problem &p) {
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
-  // What Intel's innermost cache of 48 KiB holds is not read again from the next one.
-  const bool far = far_rows_wait();
-  if (b_bytes > (far ? 3 : 2) * near_bytes) {
-    const double low = far ? far_low_tile_reads : low_tile_reads;
-    cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? low : outer_reads);
+  if (b_bytes > costs().small_bytes) {
+    cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? costs().low_tile_reads : outer_reads);
   }
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
