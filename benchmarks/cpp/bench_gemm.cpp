@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
-//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [at] [bt] [packed] [f64]" ...]
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [at] [bt] [packed] [TYPE]" ...]
 //              [--blas LIBRARY]
+// TYPE is f32 (as without one), f64, f16, bf16, e4m3, e5m2, e4m3_fnuz or i8.
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first, and "lost" is what that
 // one is below the best. --all adds types and epilogues; with --shape these are measured and no others. --blas compares
 // float32 and float64 with a library's cblas_sgemm and cblas_dgemm, such as NumPy's copy of OpenBLAS.
@@ -13,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -346,14 +349,35 @@ struct Options {
   Blas blas;
 };
 
+const std::map<std::string, Type> types = {{"f32", f32},   {"f64", f64},         {"f16", f16},
+                                           {"bf16", bf16}, {"e4m3", e4m3},       {"e5m2", Type::e5m2},
+                                           {"i8", i8},     {"e4m3_fnuz", Type::e4m3_fnuz}};
+
 // A shape of the command line, which has to outlive what is made of it.
 Shape read_shape(const std::string &text) {
   long m = 0, n = 0, k = 0;
-  if (sscanf(text.c_str(), "%ldx%ldx%ld", &m, &n, &k) != 3) fprintf(stderr, "no shape: %s\n", text.c_str());
-  const auto has = [&](const char *word) { return text.find(word) != std::string::npos; };
-  const Type type = has(" f64") ? f64 : f32;
-  Shape shape{text.c_str(), m, n, k, 1, type, has(" bt"), has(" packed"), false, none, no};
-  shape.a_transposed = has(" at");
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  bool known = sscanf(word.c_str(), "%ldx%ldx%ld", &m, &n, &k) == 3;
+  Shape shape{text.c_str(), m, n, k, 1, f32, false, false, false, none, no};
+  while (words >> word) {
+    if (word == "at") {
+      shape.a_transposed = true;
+    } else if (word == "bt") {
+      shape.b_transposed = true;
+    } else if (word == "packed") {
+      shape.packed = true;
+    } else if (types.count(word)) {
+      shape.type = types.at(word);
+    } else {
+      known = false;
+    }
+  }
+  if (!known) {
+    fprintf(stderr, "no shape: %s\n", text.c_str());
+    exit(2);
+  }
   return shape;
 }
 

@@ -35,9 +35,9 @@ static_assert(scratch_suffices());
 // Rows of the large matrix read side by side. Bytes of floating point are widened, which leaves less time for sums to
 // come and go.
 int64_t burst_rows(Type type, int group, int64_t few) {
-  if (group > 1) return 8 * static_cast<int64_t>(group);
-  if (size_of(type) == 1) return 16;
-  return few <= max_rows_side_by_side && size_of(type) >= 4 ? lines_side_by_side : 8;
+  if (group == 1 && size_of(type) == 1) return 16;
+  if (few <= max_rows_side_by_side) return lines_side_by_side;
+  return group > 1 ? 4 * static_cast<int64_t>(group) : 8;
 }
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };

@@ -156,7 +156,7 @@ ROCPY_INLINE VecHH widen_more(const void *p, bool sign) {
   return cast<VecHH>(sign ? _mm512_cvtepi8_epi16(codes) : _mm512_cvtepu8_epi16(codes));
 }
 ROCPY_INLINE VecH lower_part(VecHH v) { return cast<VecH>(_mm512_castsi512_si256(cast<__m512i>(v))); }
-ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm512_extracti64x4_epi64(cast<__m512i>(v), 1)); }
+ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm512_maskz_extracti64x4_epi64(0xf, cast<__m512i>(v), 1)); }
 // half | (carried & 0x4000)
 ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) {
   const VecHH bit = half * 0 + 0x4000;

@@ -125,6 +125,63 @@ ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, 
   return cast<VecI>(value);
 }
 
+// Vectors of groups that are made together out of whole rows, and what does so. Interleaving works in lanes of 16 bytes,
+// so the columns are moved before, that they are in order afterwards.
+#if defined(__AVX512VNNI__)
+constexpr int joined_vectors = 4;
+ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  __m512i row[4];
+  ROCPY_UNROLL
+  for (int i = 0; i < 4; i++) {
+    row[i] = _mm512_maskz_permutexvar_epi32(0xffff, order, load_bits<__m512i>(from + i * x_stride));
+  }
+  const __m512i low[2] = {_mm512_unpacklo_epi8(row[0], row[1]), _mm512_unpacklo_epi8(row[2], row[3])};
+  const __m512i high[2] = {_mm512_unpackhi_epi8(row[0], row[1]), _mm512_unpackhi_epi8(row[2], row[3])};
+  joined[0] = cast<VecI>(_mm512_unpacklo_epi16(low[0], low[1]));
+  joined[1] = cast<VecI>(_mm512_unpackhi_epi16(low[0], low[1]));
+  joined[2] = cast<VecI>(_mm512_unpacklo_epi16(high[0], high[1]));
+  joined[3] = cast<VecI>(_mm512_unpackhi_epi16(high[0], high[1]));
+}
+#elif defined(__AVXVNNI__)
+constexpr int joined_vectors = 4;
+ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
+  const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+  __m256i row[4];
+  ROCPY_UNROLL
+  for (int i = 0; i < 4; i++) {
+    row[i] = _mm256_permutevar8x32_epi32(load_bits<__m256i>(from + i * x_stride), order);
+  }
+  const __m256i low[2] = {_mm256_unpacklo_epi8(row[0], row[1]), _mm256_unpacklo_epi8(row[2], row[3])};
+  const __m256i high[2] = {_mm256_unpackhi_epi8(row[0], row[1]), _mm256_unpackhi_epi8(row[2], row[3])};
+  joined[0] = cast<VecI>(_mm256_unpacklo_epi16(low[0], low[1]));
+  joined[1] = cast<VecI>(_mm256_unpackhi_epi16(low[0], low[1]));
+  joined[2] = cast<VecI>(_mm256_unpacklo_epi16(high[0], high[1]));
+  joined[3] = cast<VecI>(_mm256_unpackhi_epi16(high[0], high[1]));
+}
+#elif defined(__AVX512BW__)
+constexpr int joined_vectors = 2;
+ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
+  constexpr int order = 0xd8;
+  const __m256i first = _mm256_permute4x64_epi64(load_bits<__m256i>(from), order);
+  const __m256i second = _mm256_permute4x64_epi64(load_bits<__m256i>(from + x_stride), order);
+  joined[0] = cast<VecI>(_mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(first, second)));
+  joined[1] = cast<VecI>(_mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(first, second)));
+}
+#elif defined(__AVX2__)
+constexpr int joined_vectors = 2;
+ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
+  const __m128i first = load_bits<__m128i>(from), second = load_bits<__m128i>(from + x_stride);
+  joined[0] = cast<VecI>(_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(first, second)));
+  joined[1] = cast<VecI>(_mm256_cvtepi8_epi16(_mm_unpackhi_epi8(first, second)));
+}
+#else
+constexpr int joined_vectors = 1;
+ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
+  joined[0] = join_rows(from, x_stride, group_size, vector_lanes<int32_t>);
+}
+#endif
+
 // A vector of groups of neighbours along x, of which `count` elements exist.
 constexpr int group_vector = vector_lanes<int32_t> * group_size;
 ROCPY_INLINE VecI load_groups(const int8_t *from) {

@@ -9,83 +9,129 @@
 namespace rocpy_host::gemm {
 namespace {
 
-// What the 128 that is added to the left operand's bytes has added to a sum.
-ROCPY_INLINE VecI add_offset(VecI sum, VecI right) {
-  if constexpr (group_size == 4) return add_products(sum, splat(static_cast<int32_t>(0x80808080u)), right);
-  return sum;
+// The left operand's bytes come with 128 added where groups are of 4. That is moved to the large matrix: what it adds to
+// a sum is then the same for all columns.
+ROCPY_INLINE VecI plain_left(VecI left) { return cast<VecI>(cast<VecU>(left) ^ sign_flip<true>); }
+ROCPY_INLINE VecI add_right_products(VecI sum, VecI left, VecI right) {
+  if constexpr (group_size == 2) return add_products(sum, left, right);
+  return add_products(sum, right, left);
+}
+ROCPY_INLINE VecI flipped_right(VecI right) { return cast<VecI>(cast<VecU>(right) ^ sign_flip<true>); }
+
+// What the 128 has added to a row's sums, which the groups of the row tell.
+ROCPY_INLINE VecI add_excess(VecI excess, VecI left) {
+  if constexpr (group_size == 2) return excess;
+  return add_products(excess, splat(static_cast<int32_t>(0x80808080u)), left);
 }
 
-// As wide_block.
+// As wide_block; of `excess` every lane is the same.
 template <int rows, int vectors>
-ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last) {
-  constexpr int lanes = vector_lanes<int32_t>;
+ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last, const VecI (&excess)[rows]) {
+  constexpr int lanes = vector_lanes<int32_t>, together = vectors % joined_vectors == 0 ? joined_vectors : 1;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
-  const bool first = call.first;
   const int32_t *a = call.a;
   const int8_t *b = static_cast<const int8_t *>(call.b) + j;
   int32_t *acc = call.acc + j;
-  VecI sum[rows][vectors], offset[vectors] = {};
+  VecI sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) sum[i][v] = first ? VecI{} : load(acc + i * acc_stride + v * lanes);
+    for (int v = 0; v < vectors; v++) {
+      sum[i][v] = subtract_modulo(call.first ? VecI{} : load(acc + i * acc_stride + v * lanes), excess[i]);
+    }
   }
   for (int64_t x = 0; x < k; x += group_size, a += a_stride, b += group_size * b_stride) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) {
-      const VecI row = join_rows(b + v * lanes, b_stride, k - x, v == vectors - 1 ? last : lanes);
-      offset[v] = add_offset(offset[v], row);
+    for (int v = 0; v < vectors; v += together) {
+      VecI row[together];
+      if (together > 1 && k - x >= group_size) {
+        if constexpr (together == joined_vectors) join_whole_rows(b + v * lanes, b_stride, row);
+      } else {
+        ROCPY_UNROLL
+        for (int u = 0; u < together; u++) {
+          row[u] = join_rows(b + (v + u) * lanes, b_stride, k - x, v + u == vectors - 1 ? last : lanes);
+        }
+      }
       ROCPY_UNROLL
-      for (int i = 0; i < rows; i++) sum[i][v] = add_products(sum[i][v], splat(a[i]), row);
+      for (int u = 0; u < together; u++) {
+        row[u] = flipped_right(row[u]);
+        ROCPY_UNROLL
+        for (int i = 0; i < rows; i++) {
+          sum[i][v + u] = add_right_products(sum[i][v + u], plain_left(splat(a[i])), row[u]);
+        }
+      }
     }
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, subtract_modulo(sum[i][v], offset[v]));
+    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
   }
+}
+
+// Vectors of columns that so many rows take together: as many as are joined, where the registers suffice.
+constexpr int integer_vectors(int rows) {
+  const int vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  return vectors > joined_vectors ? vectors / joined_vectors * joined_vectors : vectors;
 }
 
 template <int rows>
 void integer_wide(const WideCall<int32_t> &arguments) {
-  constexpr int lanes = vector_lanes<int32_t>, vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  constexpr int lanes = vector_lanes<int32_t>, vectors = integer_vectors(rows);
   const WideCall<int32_t> call = arguments;
+  VecI excess[rows] = {};
+  for (int64_t x = 0; x < call.k; x += group_size) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      excess[i] = add_excess(excess[i], plain_left(splat(call.a[x / group_size * call.a_stride + i])));
+    }
+  }
   int64_t j = 0;
-  for (; j + vectors * lanes <= call.n; j += vectors * lanes) integer_wide_block<rows, vectors>(call, j, lanes);
+  for (; j + vectors * lanes <= call.n; j += vectors * lanes) integer_wide_block<rows, vectors>(call, j, lanes, excess);
   for (; j < call.n; j += lanes) {
     const int last = call.n - j < lanes ? static_cast<int>(call.n - j) : lanes;
-    integer_wide_block<rows, 1>(call, j, last);
+    integer_wide_block<rows, 1>(call, j, last, excess);
   }
 }
 
+// Lines side by side, as dot_columns.
+constexpr int integer_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows); }
+
 template <int rows>
 void integer_dot(const DotCall<int32_t> &call) {
-  constexpr int lanes = vector_lanes<int32_t>, columns = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  constexpr int lanes = vector_lanes<int32_t>, columns = integer_columns(rows);
   const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const int8_t *b = static_cast<const int8_t *>(b_data);
+  VecI excess[rows] = {};
+  for (int64_t x = 0; x < k; x += group_vector) {
+    const int some = k - x >= group_vector ? lanes : static_cast<int>((k - x + group_size - 1) / group_size);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      excess[i] = add_excess(excess[i], plain_left(load_some(a + x / group_size + i * a_stride, some, lanes)));
+    }
+  }
   for (int64_t j = 0; j < n; j += columns) {
     const int8_t *column[columns];
     // Past the end the last column is read again; its sums are dropped.
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
-    VecI sum[rows][columns] = {}, offset[columns] = {};
+    VecI sum[rows][columns] = {};
     const int64_t next = columns * b_stride - k + dot_ahead;
     for (int64_t x = 0; x < k; x += group_vector) {
-      const int64_t ahead = k - x > dot_ahead ? dot_ahead : next;
+      [[maybe_unused]] const int64_t ahead = k - x > dot_ahead ? dot_ahead : next;
       VecI factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
-        factor[c] = load_groups(column[c] + x, k - x);
-        __builtin_prefetch(column[c] + x + ahead);
-        offset[c] = add_offset(offset[c], factor[c]);
+        factor[c] = flipped_right(load_groups(column[c] + x, k - x));
+        if constexpr (rows > 1) __builtin_prefetch(column[c] + x + ahead);
       }
       const int32_t *groups = a + x / group_size;
       const int some = k - x >= group_vector ? lanes : static_cast<int>((k - x + group_size - 1) / group_size);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
-        const VecI row = load_some(groups + i * a_stride, some, lanes);
+        const VecI row = plain_left(load_some(groups + i * a_stride, some, lanes));
         ROCPY_UNROLL
-        for (int c = 0; c < columns; c++) sum[i][c] = add_products(sum[i][c], row, factor[c]);
+        for (int c = 0; c < columns; c++) sum[i][c] = add_right_products(sum[i][c], row, factor[c]);
       }
     }
     const int valid = n - j < columns ? static_cast<int>(n - j) : columns;
@@ -95,7 +141,7 @@ void integer_dot(const DotCall<int32_t> &call) {
       for (int c = 0; c < columns; c++) {
         if (c >= valid) break;
         int32_t *to = out + i * out_row + (j + c) * out_column;
-        const VecU total = cast<VecU>(subtract_modulo(sum[i][c], offset[c]));
+        const VecU total = cast<VecU>(subtract_modulo(sum[i][c], excess[i]));
         uint32_t part = first ? 0 : static_cast<uint32_t>(*to);
         for (int l = 0; l < lanes; l++) part += total[l];
         *to = static_cast<int32_t>(part);

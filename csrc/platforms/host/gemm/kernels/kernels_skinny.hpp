@@ -131,7 +131,7 @@ void side_by_side(const WideCall<T> &call) {
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
-  if constexpr (rows <= max_rows_side_by_side && sizeof(E) >= 4) {
+  if constexpr (rows <= max_rows_side_by_side && sizeof(E) >= 2) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);

@@ -105,6 +105,10 @@ ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm512_maskz_cvtph_ps(0
 ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
   return cast<VecH>(_mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+ROCPY_INLINE VecU words_of(VecH v) { return cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, cast<__m256i>(v))); }
+ROCPY_INLINE VecH halves_of(VecU v) {
+  return cast<VecH>(_mm512_maskz_cvtepi32_epi16(0xffff, cast<__m512i>(v)));
+}
 #elif defined(__AVX2__)
 ROCPY_INLINE VecF splat(float x) { return _mm256_set1_ps(x); }
 ROCPY_INLINE VecD splat(double x) { return _mm256_set1_pd(x); }
@@ -113,6 +117,11 @@ ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return _mm256_fmadd_pd(a, b, c);
 ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm256_cvtph_ps(cast<__m128i>(half)); }
 ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
   return cast<VecH>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+ROCPY_INLINE VecU words_of(VecH v) { return cast<VecU>(_mm256_cvtepu16_epi32(cast<__m128i>(v))); }
+ROCPY_INLINE VecH halves_of(VecU v) {
+  const __m256i values = cast<__m256i>(v);
+  return cast<VecH>(_mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1)));
 }
 #elif defined(__aarch64__)
 ROCPY_INLINE VecF splat(float x) { return VecF{x, x, x, x}; }
@@ -139,15 +148,21 @@ ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
 }
 #endif
 
+// Between 16 and 32 bits, values below 2^16. Compilers split these conversions where the CPU has one.
+#if !defined(__AVX2__)
+ROCPY_INLINE VecU words_of(VecH v) { return __builtin_convertvector(v, VecU); }
+ROCPY_INLINE VecH halves_of(VecU v) { return __builtin_convertvector(v, VecH); }
+#endif
+
 ROCPY_INLINE VecI splat(int32_t x) { return VecI{} + x; }
 
-ROCPY_INLINE VecF widen(const Bf16 *, VecH half) { return cast<VecF>(__builtin_convertvector(half, VecU) << 16); }
+ROCPY_INLINE VecF widen(const Bf16 *, VecH half) { return cast<VecF>(words_of(half) << 16); }
 
 ROCPY_INLINE VecH narrow(const Bf16 *, VecF v) {
   VecU bits = cast<VecU>(v), magnitude = bits & 0x7fffffffu;
   VecU rounded = (bits + (((bits >> 16) & 1u) + 0x7fffu)) >> 16;
   VecU quiet = (bits >> 16) | 0x40u;
-  return __builtin_convertvector(magnitude > 0x7f800000u ? quiet : rounded, VecH);
+  return halves_of(magnitude > 0x7f800000u ? quiet : rounded);
 }
 
 // Element conversion, for what is too narrow for a vector.
