@@ -16,11 +16,8 @@ constexpr Elements<T> make_elements() {
   elements.pack_same = pack_same<T, E>;
   elements.sum = sum<T, E>;
   fill_skinny<T, E, max_skinny_rows>(elements);
-  if constexpr (sizeof(E) == 1) {
-    fill_tiles<T, E, 2, true, max_thin_rows>(elements.thin);
-  } else {
-    fill_strips<T, E, max_strip_rows>(elements.strips);
-  }
+  fill_strips<T, E, max_strip_rows>(elements.strips);
+  if constexpr (sizeof(E) == 1) fill_tiles<T, E, 2, true, max_thin_rows>(elements.thin);
   return elements;
 }
 
