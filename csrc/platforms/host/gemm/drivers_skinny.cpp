@@ -32,12 +32,11 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Rows of the large matrix read side by side. Bytes of floating point are widened, which leaves less time for sums to
-// come and go.
+// Rows of the large matrix read side by side. Bytes of floating point are widened, and sums of several rows of integers
+// come and go, which leaves less time.
 int64_t burst_rows(Type type, int group, int64_t few) {
-  if (group == 1 && size_of(type) == 1) return 16;
-  if (few <= max_rows_side_by_side) return lines_side_by_side;
-  return group > 1 ? 4 * static_cast<int64_t>(group) : 8;
+  if (size_of(type) > 1 || (group > 1 && few <= 2)) return lines_side_by_side;
+  return group > 1 ? 4 * static_cast<int64_t>(group) : 16;
 }
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };

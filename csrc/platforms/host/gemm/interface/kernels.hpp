@@ -101,10 +101,9 @@ struct SmallCall {
   int64_t tiles = 1;
 };
 
-// Lines of b that so few rows of sums read side by side. All may fall on the same set of the innermost cache, of which
-// they leave some lines free; and each has a register for each row. More rows are slower so, and elements that are
-// widened.
-constexpr int max_rows_side_by_side = 2, lines_side_by_side = 8;
+// Lines of b that the rows of sums read side by side. All may fall on the same set of the innermost cache, whose ways
+// they are as many as.
+constexpr int lines_side_by_side = 8;
 
 // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
 template <class T>

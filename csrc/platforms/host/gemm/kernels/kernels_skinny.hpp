@@ -23,6 +23,11 @@ constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 
 constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 1024 : 512; }
 constexpr int64_t dot_ahead = 2048;
 
+// The hardware follows eight lines by itself, and fetches in between cost up to a fourth of its rate; but elements that
+// are widened leave it waiting.
+template <class E>
+constexpr bool fetches_lines = sizeof(E) < (vector_registers == 32 ? 2 : 4);
+
 // Elements of which two vectors are read at a time.
 template <class E>
 constexpr bool reads_pairs = vector_bytes >= 32 && sizeof(E) == 1;
@@ -60,7 +65,7 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
       } else {
         row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
       }
-      if (v * lanes * sizeof(E) % 64 == 0) {
+      if (fetches_lines<E> && v * lanes * sizeof(E) % 64 == 0) {
         __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       }
       if constexpr (vector_registers == 32) {
@@ -85,6 +90,9 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   }
 }
 
+// Rows whose factors of all lines are in registers, or near them.
+constexpr int rows_side_by_side = vector_registers == 32 ? 4 : 2;
+
 // A vector of columns, `last` lanes of it, of the rows' sums and of the lines of b that are read side by side.
 template <class T, class E, int rows>
 ROCPY_INLINE void side_by_side_vector(const Vec<T> (&factor)[lines_side_by_side][rows], const E *b, int64_t b_stride,
@@ -103,7 +111,6 @@ ROCPY_INLINE void side_by_side_vector(const Vec<T> (&factor)[lines_side_by_side]
   for (int i = 0; i < rows; i++) store(acc + i * acc_stride, sum[i]);
 }
 
-// The hardware follows the lines by itself: fetches in between cost a fourth of its rate.
 template <class T, class E, int rows>
 void side_by_side(const WideCall<T> &call) {
   constexpr int lanes = vector_lanes<T>;
@@ -131,7 +138,7 @@ void side_by_side(const WideCall<T> &call) {
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
-  if constexpr (rows <= max_rows_side_by_side && sizeof(E) >= 2) {
+  if constexpr (rows <= rows_side_by_side && sizeof(E) > 1) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);
