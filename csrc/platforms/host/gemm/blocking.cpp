@@ -102,6 +102,15 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   return sum;
 }
 
+// Bytes of b that arrive in a cycle where tiles read it in place. Thin ones have no time to fetch ahead, unless their
+// vectors take two cycles each, or b comes from a cache that is near.
+double in_place_rate(const Problem &p, const Blocks &b, double b_bytes) {
+  const bool far = b_bytes > cached_bytes;
+  if (vectors_take_two_cycles() && b.blocks == 1) return far ? 7.6 : 8.5;
+  if (!far_rows_wait() && b.tiles == 1 && !far) return p.compute == Type::f64 ? 8.4 : 7.6;
+  return 0.5 * memory_bytes;
+}
+
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   // From here on k is of values: groups of integers.
@@ -154,12 +163,13 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   } else if (variant.family == Family::blocked) {
     extra = copy + vectors + memory_cycles(b_bytes, memory_bytes) + memory_cycles(k * n * 4, written_bytes) + 1200;
   } else if (across && b.block_tiles <= 2 && readable) {
-    // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
-    // fetch ahead.
+    // In place: every block of rows reads b again, from an outer cache if it is large.
     const double again = b_bytes > 2 * cache_bytes ? 0.12 : b_bytes > cache_bytes ? 0.04 : 0.004;
     // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
     const double far = b_bytes > outermost_bytes ? 0.1 * std::log2(b_bytes / outermost_bytes) : 0;
-    const double wait = memory_cycles(b_bytes, 0.5 * memory_bytes) - cycles;
+    const double wait = memory_cycles(b_bytes, in_place_rate(p, b, b_bytes)) - cycles;
+    // Each tile widens halves.
+    if (size(p.b.type) == 2 && p.compute == Type::f32) cycles += vectors * tiles * (low_tiles(p) ? 0.6 : 0.33);
     // Of the second cache most of it is hidden where the arithmetic takes twice as long.
     const double shown = vectors_take_two_cycles() && b_bytes <= 2 * cache_bytes ? 0.2 : 1;
     extra =
@@ -194,8 +204,8 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double chunks = many / variant.columns;
   // The lanes of a dot product are added one after the other.
   cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
-  // Measured: with 16-bit values short chunks are the faster ones, with others the slower ones.
-  const double cut = size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
+  // Measured: of dots of 16-bit values short chunks are the faster ones, with others the slower ones.
+  const double cut = dots && size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 
