@@ -349,9 +349,9 @@ struct Options {
   Blas blas;
 };
 
-const std::map<std::string, Type> types = {{"f32", f32},   {"f64", f64},         {"f16", f16},
-                                           {"bf16", bf16}, {"e4m3", e4m3},       {"e5m2", Type::e5m2},
-                                           {"i8", i8},     {"e4m3_fnuz", Type::e4m3_fnuz}};
+const std::map<std::string, Type> types = {
+    {"f32", f32},   {"f64", f64},         {"f16", f16}, {"bf16", bf16},
+    {"e4m3", e4m3}, {"e5m2", Type::e5m2}, {"i8", i8},   {"e4m3_fnuz", Type::e4m3_fnuz}};
 
 // A shape of the command line, which has to outlive what is made of it.
 Shape read_shape(const std::string &text) {

@@ -227,7 +227,10 @@ size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
   if (is_complex(compute)) return complex_packed_bytes(compute, k, n);
   const int64_t width = compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   const int64_t values = round_up(n, width);
-  if (compute == Type::i32) return static_cast<size_t>(values * values_of(k, kernels<int32_t>().group)) * 4;
+  if (compute == Type::i32) {
+    const int group = kernels<int32_t>().group;
+    return static_cast<size_t>(values * values_of(k, group) * group);
+  }
   return static_cast<size_t>(values * k) * size_of(type);
 }
 

@@ -25,7 +25,7 @@ struct PackTasks {
         k(values_of(depth, kernel.group)),
         n(columns),
         right(operand, false, depth),
-        same(same_type && kernel.group == 1),
+        same(same_type && (kernel.group == 1 || kernel.elements[integer_bytes_index])),
         to(static_cast<char *>(out)) {
     groups = divide_up(divide_up(n, kernel.tile_columns), group_panels);
   }
@@ -34,16 +34,18 @@ struct PackTasks {
     const int64_t width = kernel.tile_columns, first = index % groups * group_panels;
     const int64_t begin = index / groups * task_depth, end = smaller(k, begin + task_depth);
     const int64_t panels = smaller(group_panels, divide_up(n, width) - first);
-    const int element = element_index(b.type);
-    const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
+    const int element = kernel.group == 1 ? element_index(b.type) : integer_bytes_index;
+    const int64_t group = kernel.group;
+    const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) * group : static_cast<int64_t>(sizeof(T));
     for (int64_t x = begin; x < end; x += step) {
       for (int64_t q = first; q < first + panels; q++) {
         const int64_t j = q * width, count = smaller(step, end - x);
         const int columns = static_cast<int>(smaller(width, n - j));
         char *out = to + (q * k + x) * width * size;
         if (same) {
-          const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
-          kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride, count, columns,
+          const void *from = offset(b.data, b.type, x * group * b.row_stride + j * b.column_stride);
+          kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride,
+                                              smaller(count * group, elements - x * group), columns,
                                               static_cast<int>(width), out, width);
         } else {
           right.pack({0, elements, x, j, count, columns}, static_cast<int>(width), reinterpret_cast<T *>(out), width);

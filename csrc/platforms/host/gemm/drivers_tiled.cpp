@@ -55,9 +55,16 @@ struct Tiled {
         chunks(block_sizes.chunks) {
     plain = is_plain(p, arithmetic_type<T>);
     thin = blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
-           (packed_blocks(p.b) || element_index(p.b.type) >= tile_element_type_count);
+           (packed_blocks(p.b) || element_of_packed() >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
   }
+
+  // The element of panels that callers keep, and of those at hand.
+  int element_of_packed() const {
+    if (p.compute != Type::i32) return element_index(p.b.type);
+    return kernel.elements[integer_bytes_index] ? integer_bytes_index : 0;
+  }
+  int panel_element() const { return panel_type == Type::i8 ? integer_bytes_index : element_index(panel_type); }
 
   // The first column of a panel, and how many it has.
   int64_t column_of(int64_t q) const { return larger(0, q * kernel.tile_columns - lacking); }
@@ -206,15 +213,14 @@ struct Tiled {
 
   // Panels that a product of few rows reads side by side; 1 where it does not.
   int64_t strip_panels() const {
-    if (!panels || kernel.group > 1 || packed_blocks(p.b)) return 1;
-    if (blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
-    return larger(1, kernel.elements[element_index(panel_type)]->strips.panels[blocks.tile_rows]);
+    if (!panels || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
+    return larger(1, kernel.elements[panel_element()]->strips.panels[blocks.tile_rows]);
   }
 
   // A pass of such a product over panels that are full, the first of which holds the columns from j on.
   void strip(const Pass<T> &pass, int64_t j, const char *b, int64_t panel_stride, T *acc) const {
     const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
-    const Strips<T> &strips = kernel.elements[element_index(panel_type)]->strips;
+    const Strips<T> &strips = kernel.elements[panel_element()]->strips;
     alignas(64) T buffer[max_strip_rows * most_strip_columns];
     T *out = acc;
     int64_t stride = width, panel = rows * width;
@@ -271,7 +277,8 @@ struct Tiled {
   // A pass over panels of b that were packed, from the q-th on; returns how many.
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
-    const int64_t row_bytes = width * static_cast<int64_t>(size_of(panel_type)), together = strip_panels();
+    const int64_t value_bytes = panel_type == Type::i8 ? kernel.group : static_cast<int64_t>(size_of(panel_type));
+    const int64_t row_bytes = width * value_bytes, together = strip_panels();
     const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
     const char *b = static_cast<const char *>(panels) + packed_row * row_bytes;
     if (together > 1 && q + together <= task.end && j + together * width <= p.n) {
@@ -280,7 +287,7 @@ struct Tiled {
     }
     const bool more = pass.tiles > 1 && q + 1 < task.end;
     const char *next = b + (more ? depth : rows_ahead) * row_bytes;
-    PanelRows<T> rows{j, columns_of(q), b, width, element_index(panel_type), next, row_bytes, more || pass.tiles == 1};
+    PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, more || pass.tiles == 1};
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
@@ -434,7 +441,7 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
     free_space += sums_bytes(p, tiled.blocks.blocks);
   }
   if (p.b.packed) {
-    tiled.take_panels(p.b.data, p.compute == Type::i32 ? Type::i32 : p.b.type);
+    tiled.take_panels(p.b.data, p.compute == Type::i32 && !tiled.element_of_packed() ? Type::i32 : p.b.type);
   }
   if (variant.family != Family::blocked || p.b.packed || k == 0) {
     tiled.run_all(0, p.batch);

@@ -15,8 +15,9 @@ constexpr int max_thin_rows = 8;
 constexpr int max_strip_rows = 3;
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
-// 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
-constexpr int element_type_count = 7, tile_element_type_count = 3;
+// 0); of int32_t, i8 (index 0), and where a value of a panel holds halves the bytes of panels that callers keep. The
+// first few are read in place by register tiles, the others are widened first.
+constexpr int element_type_count = 7, tile_element_type_count = 3, integer_bytes_index = 1;
 // Element types that may have a scale for every 32 of k, as table index: see block_index().
 constexpr int block_type_count = 5;
 

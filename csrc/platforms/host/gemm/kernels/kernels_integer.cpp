@@ -9,9 +9,20 @@ constexpr Elements<int32_t> make_elements() {
   Elements<int32_t> elements{};
   elements.pack = pack_integers<false>;
   fill_integer_skinny<max_skinny_rows>(elements);
+  fill_integer_strips<int32_t, max_strip_rows>(elements.strips);
   return elements;
 }
 constexpr Elements<int32_t> elements_i8 = make_elements();
+
+#if !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+constexpr Elements<int32_t> make_packed_bytes() {
+  Elements<int32_t> elements{};
+  elements.pack_same = pack_byte_pairs;
+  fill_integer_strips<BytePair, max_strip_rows>(elements.strips);
+  return elements;
+}
+constexpr Elements<int32_t> packed_bytes_i8 = make_packed_bytes();
+#endif
 
 Kernels<int32_t>::Epilogue epilogue_i32(const Problem &p) {
   return p.program ? ROCPY_KERNEL_BASE::programs.i32 : choose_integer_epilogue(p);
@@ -22,12 +33,16 @@ constexpr Kernels<int32_t> make_kernels() {
   set.tile_rows = tile_rows;
   set.tile_columns = tile_vectors * vector_lanes<int32_t>;
   set.group = group_size;
-  fill_integer_tiles<1, tile_rows>(set.tile[0][0][1]);
-  fill_integer_tiles<2, tile_rows>(set.tile[0][1][1]);
+  fill_integer_tiles<int32_t, 1, tile_rows>(set.tile[0][0][1]);
+  fill_integer_tiles<int32_t, 2, tile_rows>(set.tile[0][1][1]);
   set.elements[0] = &elements_i8;
   set.pack_left = pack_integers<true>;
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   set.correct = correct_offset;
+#else
+  fill_integer_tiles<BytePair, 1, tile_rows>(set.tile[integer_bytes_index][0][1]);
+  fill_integer_tiles<BytePair, 2, tile_rows>(set.tile[integer_bytes_index][1][1]);
+  set.elements[integer_bytes_index] = &packed_bytes_i8;
 #endif
   set.epilogue = epilogue_i32;
   return set;

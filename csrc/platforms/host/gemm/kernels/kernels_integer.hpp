@@ -41,11 +41,12 @@ ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 }
 #endif
 
-// The tiles of integers take b as panels only; rows and columns are those of float.
-template <int rows, int vectors, bool packed>
+// The tiles of integers take b as panels only, of values or of pairs of bytes; rows and columns are those of float.
+template <class E, int rows, int vectors, bool packed>
 void integer_tile(const TileCall<int32_t> &call) {
   constexpr int lanes = vector_lanes<int32_t>;
-  const int32_t *a = call.a, *b = static_cast<const int32_t *>(call.b), *in = call.in;
+  const int32_t *a = call.a, *in = call.in;
+  const E *b = static_cast<const E *>(call.b);
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride;
   const int64_t pace = call.prefetch_pace, ahead = call.prefetch_stride;
   const char *prefetch = call.prefetch;
@@ -60,7 +61,7 @@ void integer_tile(const TileCall<int32_t> &call) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
     __builtin_prefetch(prefetch);
-    __builtin_prefetch(prefetch + 64);
+    if constexpr (tile_vectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       const VecI factor = splat(packed ? a[i] : a[i * a_stride]);
@@ -74,10 +75,10 @@ void integer_tile(const TileCall<int32_t> &call) {
   store_tile(call, lanes, sum);
 }
 
-template <int vectors, int rows>
+template <class E, int vectors, int rows>
 constexpr void fill_integer_tiles(Kernels<int32_t>::Tile *row) {
-  row[rows] = integer_tile<rows, vectors, true>;
-  if constexpr (rows > 1) fill_integer_tiles<vectors, rows - 1>(row);
+  row[rows] = integer_tile<E, rows, vectors, true>;
+  if constexpr (rows > 1) fill_integer_tiles<E, vectors, rows - 1>(row);
 }
 
 // Added to the bytes of the left operand.
@@ -125,8 +126,8 @@ ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, 
   return cast<VecI>(value);
 }
 
-// Vectors of groups that are made together out of whole rows, and what does so. Interleaving works in lanes of 16 bytes,
-// so the columns are moved before, that they are in order afterwards.
+// Vectors of groups that are made together out of whole rows, and what does so. Interleaving works in lanes of 16
+// bytes, so the columns are moved before, that they are in order afterwards.
 #if defined(__AVX512VNNI__)
 constexpr int joined_vectors = 4;
 ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&joined)[joined_vectors]) {
@@ -197,6 +198,13 @@ ROCPY_INLINE VecI load_groups(const int8_t *from) {
   return cast<VecI>(__builtin_convertvector(load_bits<Bytes>(from), Halves));
 #endif
 }
+
+// A group of halves, as bytes.
+struct BytePair {
+  int8_t values[2];
+};
+ROCPY_INLINE VecI load(const BytePair *p) { return load_groups(p->values); }
+
 ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
   if (count >= group_vector) return load_groups(from);
 #if defined(__AVX512VNNI__)
@@ -243,6 +251,29 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
       const int some = k - x < group_size ? static_cast<int>(k - x) : group_size;
       pack_group<left>(from + x * x_stride, x_stride, c_stride, some, count, width, to);
     }
+  }
+}
+
+// The panels that callers keep where a group is two halves: pairs of bytes.
+inline void pack_byte_pairs(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
+                            void *to, int64_t to_stride) {
+  typedef int8_t Row __attribute__((vector_size(16)));
+  constexpr int together = sizeof(Row);
+  const int8_t *from = static_cast<const int8_t *>(data);
+  BytePair *out = static_cast<BytePair *>(to);
+  for (int64_t x = 0; x < k; x += 2, from += 2 * x_stride, out += to_stride) {
+    const bool pair = x + 1 < k;
+    int c = 0;
+    for (; c_stride == 1 && pair && c + together <= count; c += together) {
+      const Row first = load_bits<Row>(from + c), second = load_bits<Row>(from + x_stride + c);
+      const Row low = __builtin_shufflevector(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      const Row high =
+          __builtin_shufflevector(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+      __builtin_memcpy(out + c, &low, sizeof low);
+      __builtin_memcpy(out + c + together / 2, &high, sizeof high);
+    }
+    for (; c < count; c++) out[c] = {{from[c * c_stride], pair ? from[x_stride + c * c_stride] : int8_t{0}}};
+    for (; c < width; c++) out[c] = {{0, 0}};
   }
 }
 

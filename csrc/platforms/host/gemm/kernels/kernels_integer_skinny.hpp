@@ -9,8 +9,8 @@
 namespace rocpy_host::gemm {
 namespace {
 
-// The left operand's bytes come with 128 added where groups are of 4. That is moved to the large matrix: what it adds to
-// a sum is then the same for all columns.
+// The left operand's bytes come with 128 added where groups are of 4. That is moved to the large matrix: what it adds
+// to a sum is then the same for all columns.
 ROCPY_INLINE VecI plain_left(VecI left) { return cast<VecI>(cast<VecU>(left) ^ sign_flip<true>); }
 ROCPY_INLINE VecI add_right_products(VecI sum, VecI left, VecI right) {
   if constexpr (group_size == 2) return add_products(sum, left, right);
@@ -148,6 +148,63 @@ void integer_dot(const DotCall<int32_t> &call) {
       }
     }
   }
+}
+
+// As strip.
+template <class E, int rows>
+void integer_strip(const StripCall<int32_t> &call) {
+  constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
+  auto [k, a, b_data, panel_stride, in, in_stride, in_panel, out, out_stride, out_panel] = call;
+  const E *b = static_cast<const E *>(b_data);
+  VecI excess[rows] = {}, sum[panels][rows][tile_vectors];
+  ROCPY_UNROLL
+  for (int q = 0; q < panels; q++) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int v = 0; v < tile_vectors; v++) {
+        sum[q][i][v] = in ? load(in + q * in_panel + i * in_stride + v * lanes) : VecI{};
+      }
+    }
+  }
+  for (int64_t x = 0; x < k; x++, a += rows, b += tile_vectors * lanes) {
+    VecI factor[rows];
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      factor[i] = plain_left(splat(a[i]));
+      excess[i] = add_excess(excess[i], factor[i]);
+    }
+    ROCPY_UNROLL
+    for (int q = 0; q < panels; q++) {
+      const E *row = b + q * panel_stride;
+      ROCPY_UNROLL
+      for (int v = 0; v < tile_vectors; v++) {
+        if (v * lanes % line == 0) {
+          __builtin_prefetch(reinterpret_cast<const char *>(row + v * lanes) + strip_ahead);
+        }
+        const VecI values = flipped_right(load(row + v * lanes));
+        ROCPY_UNROLL
+        for (int i = 0; i < rows; i++) sum[q][i][v] = add_right_products(sum[q][i][v], factor[i], values);
+      }
+    }
+  }
+  ROCPY_UNROLL
+  for (int q = 0; q < panels; q++) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int v = 0; v < tile_vectors; v++) {
+        store(out + q * out_panel + i * out_stride + v * lanes, subtract_modulo(sum[q][i][v], excess[i]));
+      }
+    }
+  }
+}
+
+template <class E, int rows>
+constexpr void fill_integer_strips(Strips<int32_t> &strips) {
+  strips.kernel[rows] = integer_strip<E, rows>;
+  strips.panels[rows] = strip_panels(rows);
+  if constexpr (rows > 1) fill_integer_strips<E, rows - 1>(strips);
 }
 
 template <int rows>

@@ -106,9 +106,7 @@ ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
   return cast<VecH>(_mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 ROCPY_INLINE VecU words_of(VecH v) { return cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, cast<__m256i>(v))); }
-ROCPY_INLINE VecH halves_of(VecU v) {
-  return cast<VecH>(_mm512_maskz_cvtepi32_epi16(0xffff, cast<__m512i>(v)));
-}
+ROCPY_INLINE VecH halves_of(VecU v) { return cast<VecH>(_mm512_maskz_cvtepi32_epi16(0xffff, cast<__m512i>(v))); }
 #elif defined(__AVX2__)
 ROCPY_INLINE VecF splat(float x) { return _mm256_set1_ps(x); }
 ROCPY_INLINE VecD splat(double x) { return _mm256_set1_pd(x); }
