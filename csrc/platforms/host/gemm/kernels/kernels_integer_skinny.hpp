@@ -202,8 +202,10 @@ void integer_strip(const StripCall<int32_t> &call) {
 
 template <class E, int rows>
 constexpr void fill_integer_strips(Strips<int32_t> &strips) {
-  strips.kernel[rows] = integer_strip<E, rows>;
-  strips.panels[rows] = strip_panels(rows);
+  if constexpr (strip_panels(rows) > 1) {
+    strips.kernel[rows] = integer_strip<E, rows>;
+    strips.panels[rows] = strip_panels(rows);
+  }
   if constexpr (rows > 1) fill_integer_strips<E, rows - 1>(strips);
 }
 

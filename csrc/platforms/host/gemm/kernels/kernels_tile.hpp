@@ -257,8 +257,10 @@ void strip(const StripCall<T> &call) {
 
 template <class T, class E, int rows>
 constexpr void fill_strips(Strips<T> &strips) {
-  strips.kernel[rows] = strip<T, E, rows>;
-  strips.panels[rows] = strip_panels(rows);
+  if constexpr (strip_panels(rows) > 1) {
+    strips.kernel[rows] = strip<T, E, rows>;
+    strips.panels[rows] = strip_panels(rows);
+  }
   if constexpr (rows > 1) fill_strips<T, E, rows - 1>(strips);
 }
 
