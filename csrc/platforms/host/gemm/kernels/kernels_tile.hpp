@@ -205,9 +205,9 @@ constexpr int strip_panels(int rows) {
   return panels > 4 ? 4 : panels;
 }
 
-// How far ahead of its use a line of each panel is fetched, in bytes. The narrower vectors were measured on a processor
-// of AMD's third generation, whose innermost cache what is fetched early has left again before it is used.
-constexpr int64_t strip_ahead = vector_bytes == 32 ? 512 : 4096;
+// How far ahead of its use a line of each panel is fetched, in bytes. Measured on processors of AMD's third generation
+// (vectors of 32 bytes) and fourth: what is fetched earlier has left the innermost cache again before it is used.
+constexpr int64_t strip_ahead = vector_bytes == 32 ? 512 : 1024;
 
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
