@@ -32,8 +32,8 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Rows of the large matrix read side by side. Bytes of floating point are widened, and sums of several rows of integers
-// come and go, which leaves less time.
+// Rows of the large matrix read side by side: more of bytes of floating point, which are widened, and beside several
+// rows of integers, so that sums come and go less often.
 int64_t burst_rows(Type type, int group, int64_t few) {
   if (size_of(type) > 1 || (group > 1 && few <= 2)) return lines_side_by_side;
   return group > 1 ? 4 * static_cast<int64_t>(group) : 16;

@@ -154,19 +154,11 @@ void integer_dot(const DotCall<int32_t> &call) {
 template <class E, int rows>
 void integer_strip(const StripCall<int32_t> &call) {
   constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
-  auto [k, a, b_data, panel_stride, in, in_stride, in_panel, out, out_stride, out_panel] = call;
-  const E *b = static_cast<const E *>(b_data);
+  const int64_t k = call.k, panel_stride = call.panel_stride;
+  const int32_t *a = call.a;
+  const E *b = static_cast<const E *>(call.b);
   VecI excess[rows] = {}, sum[panels][rows][tile_vectors];
-  ROCPY_UNROLL
-  for (int q = 0; q < panels; q++) {
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      ROCPY_UNROLL
-      for (int v = 0; v < tile_vectors; v++) {
-        sum[q][i][v] = in ? load(in + q * in_panel + i * in_stride + v * lanes) : VecI{};
-      }
-    }
-  }
+  load_strip(call, sum);
   for (int64_t x = 0; x < k; x++, a += rows, b += tile_vectors * lanes) {
     VecI factor[rows];
     ROCPY_UNROLL
@@ -194,10 +186,11 @@ void integer_strip(const StripCall<int32_t> &call) {
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
       for (int v = 0; v < tile_vectors; v++) {
-        store(out + q * out_panel + i * out_stride + v * lanes, subtract_modulo(sum[q][i][v], excess[i]));
+        sum[q][i][v] = subtract_modulo(sum[q][i][v], excess[i]);
       }
     }
   }
+  store_strip(call, sum);
 }
 
 template <class E, int rows>

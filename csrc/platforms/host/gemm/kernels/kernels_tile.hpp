@@ -209,23 +209,43 @@ constexpr int strip_panels(int rows) {
 // (vectors of 32 bytes) and fourth: what is fetched earlier has left the innermost cache again before it is used.
 constexpr int64_t strip_ahead = vector_bytes == 32 ? 512 : 1024;
 
-// Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
-template <class T, class E, int rows>
-void strip(const StripCall<T> &call) {
-  constexpr int lanes = vector_lanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
-  auto [k, a, b_data, panel_stride, in, in_stride, in_panel, out, out_stride, out_panel] = call;
-  const E *b = static_cast<const E *>(b_data);
-  Vec<T> sum[panels][rows][tile_vectors];
+template <class T, int panels, int rows>
+ROCPY_INLINE void load_strip(const StripCall<T> &call, Vec<T> (&sum)[panels][rows][tile_vectors]) {
+  constexpr int lanes = vector_lanes<T>;
   ROCPY_UNROLL
   for (int q = 0; q < panels; q++) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
+      const T *from = call.in ? call.in + q * call.in_panel + i * call.in_stride : nullptr;
       ROCPY_UNROLL
-      for (int v = 0; v < tile_vectors; v++) {
-        sum[q][i][v] = in ? load(in + q * in_panel + i * in_stride + v * lanes) : splat(static_cast<T>(0));
-      }
+      for (int v = 0; v < tile_vectors; v++) sum[q][i][v] = from ? load(from + v * lanes) : splat(static_cast<T>(0));
     }
   }
+}
+
+template <class T, int panels, int rows>
+ROCPY_INLINE void store_strip(const StripCall<T> &call, const Vec<T> (&sum)[panels][rows][tile_vectors]) {
+  constexpr int lanes = vector_lanes<T>;
+  ROCPY_UNROLL
+  for (int q = 0; q < panels; q++) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      T *to = call.out + q * call.out_panel + i * call.out_stride;
+      ROCPY_UNROLL
+      for (int v = 0; v < tile_vectors; v++) store(to + v * lanes, sum[q][i][v]);
+    }
+  }
+}
+
+// Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
+template <class T, class E, int rows>
+void strip(const StripCall<T> &call) {
+  constexpr int lanes = vector_lanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
+  const int64_t k = call.k, panel_stride = call.panel_stride;
+  const T *a = call.a;
+  const E *b = static_cast<const E *>(call.b);
+  Vec<T> sum[panels][rows][tile_vectors];
+  load_strip(call, sum);
   for (int64_t x = 0; x < k; x++, a += rows, b += tile_vectors * lanes) {
     Vec<T> factor[rows];
     ROCPY_UNROLL
@@ -245,14 +265,7 @@ void strip(const StripCall<T> &call) {
       }
     }
   }
-  ROCPY_UNROLL
-  for (int q = 0; q < panels; q++) {
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      ROCPY_UNROLL
-      for (int v = 0; v < tile_vectors; v++) store(out + q * out_panel + i * out_stride + v * lanes, sum[q][i][v]);
-    }
-  }
+  store_strip(call, sum);
 }
 
 template <class T, class E, int rows>
