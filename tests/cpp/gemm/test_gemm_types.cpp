@@ -169,6 +169,17 @@ void sizes(Type type, Type result) {
       run_case(c);
     }
   }
+  // Few rows read several panels side by side, in several passes, and what is left over one by one.
+  c.packed = true;
+  c.n = 301;
+  for (int64_t m = 1; m <= 8; m++) {
+    for (int64_t k : {29, 1103}) {
+      c.m = m;
+      c.k = k;
+      c.b_layout = m % 2 ? Layout::column : Layout::row;
+      run_case(c);
+    }
+  }
   c.packed = false;
   for (const Variant &v : variants) {
     for (int step = -1; step <= 1; step++) {
