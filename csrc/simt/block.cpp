@@ -82,7 +82,7 @@ void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config 
   arena_ = memory_.data() + ((shared_alignment - begin % shared_alignment) % shared_alignment);
   if (fibers_.empty()) add_fiber();
   for (std::unique_ptr<Fiber> &fiber : fibers_) describe_launch(fiber->state);
-  if (kernel.resumable) make_threads();
+  if (kernel.form == Form::turns) make_threads();
 }
 
 void BlockRunner::describe_launch(rocpy_simt_state &state) const {
@@ -131,7 +131,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   BlockRunner *outer = running;
   running = this;
   current_ = fresh_fiber();
-  carrier_ = kernel_.resumable ? current_ : nullptr;
+  carrier_ = kernel_.form == Form::turns ? current_ : nullptr;
   main_.switch_to(current_->context);
   running = outer;
   if (!error_) error_ = std::move(pending_);
@@ -175,6 +175,7 @@ void BlockRunner::fiber_main() {
   Context::entered();
   BlockRunner &runner = *running;
   Fiber &self = *runner.current_;
+  if (runner.kernel_.form == Form::loops) runner.run_loops();
   if (runner.carrier_) runner.take_turns();
   while (runner.started_ < runner.size_) {
     runner.start_thread(self);

@@ -31,10 +31,26 @@ struct Frame {
 // A thread of a resumable kernel, which has a frame instead of a stack.
 struct alignas(64) Thread : Fiber {};
 
-// A compiled kernel, and whether it returns where it waits.
+// How a kernel is called: for each thread, on a fiber where it may wait; for each thread, and again to go on from where
+// it waits; for the whole block. rocpy/cooperative/cpu/machine_code.py has the same numbers.
+enum class Form : int { fibers = 0, turns = 1, loops = 2 };
+
 struct Kernel {
   rocpy_simt_kernel function = nullptr;
-  bool resumable = false;
+  Form form = Form::fibers;
+};
+
+// Memory that grows and is not kept when it does; aligned to a line of the cache.
+class Scratch {
+ public:
+  static constexpr std::size_t line_bytes = 64;
+
+  // Null if there is not so much.
+  char *reserve(std::size_t bytes);
+
+ private:
+  std::unique_ptr<char[]> memory_;
+  std::size_t bytes_ = 0;
 };
 
 // First in, first out, through the fibers themselves.
@@ -96,6 +112,11 @@ class BlockRunner {
   bool begin_barrier(rocpy_simt_state *state, int32_t width);
   bool begin_arrive(rocpy_simt_state *state, int32_t width);
   void *frame(rocpy_simt_state *state, int64_t bytes);
+  void *block_memory(rocpy_simt_state *state, int64_t bytes);
+  void *block_slots(rocpy_simt_state *state, int32_t collective, int64_t bytes);
+  void *block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes);
+  [[noreturn]] void raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
+                             const void *information);
   int32_t group_size(rocpy_simt_state *state, int32_t width) { return group(state, width).size; }
   void *shared(rocpy_simt_state *state, const void *key, int64_t bytes);
   void *dynamic_shared() { return arena_; }
@@ -123,6 +144,8 @@ class BlockRunner {
   Level &open_level(rocpy_simt_state *state, int32_t width);
   void make_threads();
   void take_turns();
+  [[noreturn]] void run_loops();
+  char *reserve(Scratch &scratch, rocpy_simt_state *state, std::size_t bytes, const char *what);
   void leave_waiting(Group &group);
   void start_thread(Fiber &fiber);
   void finish_thread(Fiber &fiber);
@@ -156,10 +179,12 @@ class BlockRunner {
   Fiber *carrier_ = nullptr;  // on whose stack the threads of a resumable kernel run
   std::unique_ptr<Thread[]> threads_;
   int32_t threads_created_ = 0;
-  std::unique_ptr<char[]> frames_;
-  std::size_t frames_bytes_ = 0;
+  Scratch frames_;
+  char *first_frame_ = nullptr;
   std::size_t frame_stride_ = 0;  // from one thread's to the next's
-  bool left_waiting_ = false;     // the thread that ran last
+  Scratch memory_of_loops_;
+  Scratch slots_of_loops_[2];
+  bool left_waiting_ = false;  // the thread that ran last
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Stack> stacks_;
   std::size_t fibers_used_ = 0;

@@ -152,7 +152,7 @@ double measure_switch_ns(int32_t threads, int32_t rounds) {
     const int32_t count = *static_cast<const int32_t *>(arguments);
     for (int32_t i = 0; i < count; ++i) rocpy_simt_barrier(state, 0);
   };
-  Grid grid({kernel, false}, &rounds, config);
+  Grid grid({kernel, Form::fibers}, &rounds, config);
   timespec begin{}, end{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);  // what the thread spends, however busy the machine is
   grid.run();
@@ -169,6 +169,8 @@ using rocpy::simt::BlockRunner;
 extern "C" {
 
 rocpy_simt_state *rocpy_simt_current(void) { return BlockRunner::running->state(); }
+
+int32_t rocpy_simt_debugging(void) { return BlockRunner::running->state()->debug; }
 
 void *rocpy_simt_slots(rocpy_simt_state *state, int32_t width, int64_t bytes) {
   return BlockRunner::running->slots(state, width, bytes);

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Blocks of resumable kernels: their threads take turns on one stack, each leaving where it waits, with what it needs
 // afterwards in a frame of its own.
-#include <new>
-
 #include "block.hpp"
 
 namespace rocpy::simt {
-
-namespace {
-
-constexpr std::size_t line_bytes = 64;
-
-}  // namespace
 
 void BlockRunner::make_threads() {
   if (threads_created_ < size_) {
@@ -24,23 +16,12 @@ void BlockRunner::make_threads() {
 
 void *BlockRunner::frame(rocpy_simt_state *state, int64_t bytes) {
   if (frame_stride_ == 0) {  // the first thread of a launch; the others' frames are as large
-    std::size_t lines = (static_cast<std::size_t>(bytes) + line_bytes - 1) / line_bytes;
+    std::size_t lines = (static_cast<std::size_t>(bytes) + Scratch::line_bytes - 1) / Scratch::line_bytes;
     lines += lines % 2 == 0;  // so that frames do not compete for the same sets of the cache
-    const std::size_t wanted = lines * line_bytes * static_cast<std::size_t>(size_) + line_bytes;
-    if (frames_bytes_ < wanted) {
-      frames_bytes_ = 0;
-      frames_.reset(new (std::nothrow) char[wanted]);
-      if (!frames_) {
-        fail(Fault::out_of_memory, state,
-             "no memory for " + std::to_string(wanted) + " bytes of frames; use smaller blocks");
-      }
-      frames_bytes_ = wanted;
-    }
-    frame_stride_ = lines * line_bytes;
+    frame_stride_ = lines * Scratch::line_bytes;
+    first_frame_ = reserve(frames_, state, frame_stride_ * static_cast<std::size_t>(size_), "frames");
   }
-  const auto begin = reinterpret_cast<std::uintptr_t>(frames_.get());
-  char *first = frames_.get() + (line_bytes - begin % line_bytes) % line_bytes;
-  return first + frame_stride_ * static_cast<std::size_t>(state->rank);
+  return first_frame_ + frame_stride_ * static_cast<std::size_t>(state->rank);
 }
 
 bool BlockRunner::begin_arrive(rocpy_simt_state *state, int32_t width) {

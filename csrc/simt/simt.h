@@ -26,7 +26,7 @@ typedef struct rocpy_simt_state {
 } rocpy_simt_state;
 
 /* A kernel for one thread; the arguments are the launcher's own. A resumable one returns where it waits, see
- * rocpy_simt_frame. */
+ * rocpy_simt_frame; one of loops runs the whole block, see rocpy_simt_block_memory. */
 typedef void (*rocpy_simt_kernel)(void *arguments, rocpy_simt_state *state);
 
 typedef struct rocpy_simt_config {
@@ -60,6 +60,9 @@ enum rocpy_simt_access_kind {
 /* The state of the running thread: the same pointer from a kernel's begin to its end. */
 rocpy_simt_state *rocpy_simt_current(void);
 
+/* Whether the launch is in debug mode: a kernel that is linked for one mode has its own. */
+int32_t rocpy_simt_debugging(void);
+
 /* Groups are named by their width: 0 is the block, a power of two the aligned run of so many ranks that holds the
  * thread. */
 void rocpy_simt_barrier(rocpy_simt_state *state, int32_t width);
@@ -76,6 +79,15 @@ void rocpy_simt_release(rocpy_simt_state *state, int32_t width);
 int32_t rocpy_simt_begin_barrier(rocpy_simt_state *state, int32_t width);
 int32_t rocpy_simt_begin_arrive(rocpy_simt_state *state, int32_t width);
 void *rocpy_simt_frame(rocpy_simt_state *state, int64_t bytes);
+
+/* The same for a kernel that runs all threads of a block itself, from one wait to the next: `state` is the block's,
+ * with the indices of thread 0. Memory for what threads keep over a wait, aligned to 64 bytes; the slots of the n-th
+ * collective, valid until that of n + 2; an exception of one thread. */
+void *rocpy_simt_block_memory(rocpy_simt_state *state, int64_t bytes);
+void *rocpy_simt_block_slots(rocpy_simt_state *state, int32_t collective, int64_t bytes);
+void *rocpy_simt_block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes);
+void rocpy_simt_raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
+                         const void *information);
 
 /* Threads of the group, and the thread's rank in it. */
 int32_t rocpy_simt_group_size(rocpy_simt_state *state, int32_t width);

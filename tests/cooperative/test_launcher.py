@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
+from rocpy.cooperative.cpu.machine_code import Form
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.errors import DivergentBarrierError, InvalidOperandError, InvalidProblemError, KernelTypeError
 
 
-def _resumable(kernel):
+def _forms(kernel):
     return {each[1] for each in kernel.launcher._compiled.values()}
 
 
@@ -49,7 +50,7 @@ def test_barriers_in_functions_and_loops():
     kernel[1, 64](x, out)
     pair = x + (x ^ 1)
     np.testing.assert_array_equal(out, pair + 10 * (pair + 3) + 100 * (pair + 6))
-    assert _resumable(kernel) == {True}
+    assert _forms(kernel) == {Form.LOOPS}
 
 
 def test_functions_that_call_themselves_are_refused():
@@ -61,14 +62,14 @@ def test_functions_that_call_themselves_are_refused():
         kernel[1, 1](np.zeros(1, np.int64), np.zeros(1))
 
 
-def test_without_barriers_and_in_debug_mode_nothing_is_resumed():
+def test_debug_mode_has_fibers_and_kernels_without_barriers_are_loops():
     @coop.jit(debug=True)
     def waiting(x):
         coop.syncthreads()
         x[coop.threadIdx.x] = 1
 
     waiting[1, 4](np.zeros(4))
-    assert _resumable(waiting) == {False}
+    assert _forms(waiting) == {Form.FIBERS}
 
     @coop.jit
     def kernel(out):
@@ -77,7 +78,7 @@ def test_without_barriers_and_in_debug_mode_nothing_is_resumed():
     out = np.empty(600, np.int64)
     kernel[3, 200](out)
     np.testing.assert_array_equal(out, np.arange(600))
-    assert _resumable(kernel) == {False}
+    assert _forms(kernel) == {Form.LOOPS}
 
 
 def test_threads_that_leave_and_threads_that_raise():

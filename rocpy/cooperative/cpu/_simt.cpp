@@ -90,12 +90,17 @@ py::dict symbols() {
   py::dict result;
   const auto add = [&](const char *name, auto *function) { result[name] = reinterpret_cast<uintptr_t>(function); };
   add("rocpy_simt_current", &rocpy_simt_current);
+  add("rocpy_simt_debugging", &rocpy_simt_debugging);
   add("rocpy_simt_barrier", &rocpy_simt_barrier);
   add("rocpy_simt_slots", &rocpy_simt_slots);
   add("rocpy_simt_arrive", &rocpy_simt_arrive);
   add("rocpy_simt_begin_barrier", &rocpy_simt_begin_barrier);
   add("rocpy_simt_begin_arrive", &rocpy_simt_begin_arrive);
   add("rocpy_simt_frame", &rocpy_simt_frame);
+  add("rocpy_simt_block_memory", &rocpy_simt_block_memory);
+  add("rocpy_simt_block_slots", &rocpy_simt_block_slots);
+  add("rocpy_simt_block_shared", &rocpy_simt_block_shared);
+  add("rocpy_simt_raise_in", &rocpy_simt_raise_in);
   add("rocpy_simt_release", &rocpy_simt_release);
   add("rocpy_simt_group_size", &rocpy_simt_group_size);
   add("rocpy_simt_shared", &rocpy_simt_shared);
@@ -251,11 +256,11 @@ py::object run(const py::dict &entries, const rocpy_simt_config &config, const p
   }
   const auto entry = py::reinterpret_borrow<py::tuple>(item);  // kept from being freed while it runs
   const auto function = reinterpret_cast<rocpy_simt_kernel>(PyLong_AsVoidPtr(entry[0].ptr()));
-  const bool resumable = entry[1].ptr() == Py_True;
+  const auto form = static_cast<rocpy::simt::Form>(entry[1].cast<int>());
   std::unique_ptr<Error> error;
   {
     py::gil_scoped_release released;
-    error = rocpy::simt::launch({function, resumable}, packed.words.data(), config, std::move(packed.arrays));
+    error = rocpy::simt::launch({function, form}, packed.words.data(), config, std::move(packed.arrays));
   }
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
 }
@@ -293,7 +298,7 @@ PYBIND11_MODULE(_simt, module) {
       "Return what tells arguments of other types apart; None if one of them cannot be passed. It holds addresses "
       "of dtypes: keep those alive as long as it.");
   module.def("run", &run, py::arg("entries"), py::arg("config"), py::arg("values"),
-             "Run the entry (address, whether it is resumable, ...) for the arguments' key on a grid; return 0 or the "
+             "Run the entry (address, form, ...) for the arguments' key on a grid; return 0 or the "
              "address of the error, None if there is no entry.");
   module.def("take_error", &take_error, py::arg("address"),
              "Return, and free, the error that a launch gave, as a dict.");

@@ -77,7 +77,7 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
     if kernel.debug:
         functions.warn_of_float64(kernel, arguments, result.metadata)
     functions.returns_nothing(result)
-    return entry.machine_code(result, arguments, name, turns=not kernel.debug)
+    return entry.machine_code(result, arguments, name, together=not kernel.debug)
 
 
 def connect(program: machine_code.Compiled) -> None:

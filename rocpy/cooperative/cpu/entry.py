@@ -10,15 +10,17 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 
-from rocpy.cooperative.cpu import resumable
-from rocpy.cooperative.cpu.machine_code import Compiled, undefined_symbols
-from rocpy.cooperative.numba.llvm_types import BYTES, I64, VOID
-from rocpy.cooperative.numba.runtime import call
+from rocpy.cooperative.cpu.assembly import bring_in_line
+from rocpy.cooperative.cpu.loops import work_item_loops
+from rocpy.cooperative.cpu.machine_code import Compiled, Form, undefined_symbols
+from rocpy.cooperative.cpu.resumable import resumable
+from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64, VOID
+from rocpy.cooperative.numba.runtime import DEBUGGING, call
 
 _ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
 
 
-def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, turns: bool) -> Compiled:
+def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, together: bool) -> Compiled:
     """Return the machine code of a kernel.
 
     Parameters
@@ -29,25 +31,32 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         Types of its arguments.
     name
         Of the entry.
-    turns
-        Whether its threads may share a stack and take turns.
+    together
+        Whether its threads may run in any form: else each on a fiber of its own.
     """
     codegen = result.library.codegen
     written = codegen._create_empty_module(name)
     _write_entry(result, written, arguments, name)
+    if together:
+        _write_no_debugging(written)
     module = llvm.parse_assembly(cgutils.normalize_ir_text(str(written)))
     module.link_in(result.library._get_module_for_linking(), preserve=True)
     for each in [*module.functions, *module.global_variables]:
         own = each.name == name or each.name.startswith(_ENVIRONMENT)
         if not each.is_declaration and not own:
             each.linkage = llvm.Linkage.internal
-    if turns:
-        resumable.bring_in_line(module)
-    _optimize(codegen, module)
-    text = resumable.resumable(module, name) if turns else None
-    if text is not None:
-        module = llvm.parse_assembly(text)
-        module.verify()
+    form = Form.FIBERS
+    if together:
+        bring_in_line(module)
+    _optimize(codegen, module, vectors=not together)
+    if together:
+        for candidate, make in ((Form.LOOPS, work_item_loops), (Form.TURNS, resumable)):
+            text = make(module, name)
+            if text is not None:
+                form = candidate
+                module = llvm.parse_assembly(text)
+                module.verify()
+                break
         _optimize(codegen, module)
     code = codegen._tm.emit_object(module)
     final = str(module)
@@ -56,12 +65,12 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         for each in module.global_variables
         if each.name.startswith(_ENVIRONMENT) and final.count(each.name) > 1  # it is named where it is used, too
     )
-    return Compiled(name, code, text is not None, undefined_symbols(code), environments)
+    return Compiled(name, code, form, undefined_symbols(code), environments)
 
 
-def _optimize(codegen: Any, module: Any) -> None:
+def _optimize(codegen: Any, module: Any, *, vectors: bool = True) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization = options.slp_vectorization = vectors
     builder = llvm.create_pass_builder(codegen._tm, options)
     builder.getModulePassManager().run(module, builder)
 
@@ -84,6 +93,13 @@ def _write_entry(result: Any, module: ir.Module, arguments: tuple[types.Type, ..
         call(builder, "rocpy_simt_raise", state, status.code, status.excinfoptr)
         builder.unreachable()
     builder.ret_void()
+
+
+def _write_no_debugging(module: ir.Module) -> None:
+    """Write what tells the code that it is not in debug mode, so that nothing of that mode is left in it."""
+    function = ir.Function(module, ir.FunctionType(I32, []), DEBUGGING)
+    function.attributes.add("alwaysinline")
+    ir.IRBuilder(function.append_basic_block()).ret(I32(0))
 
 
 class _Words:

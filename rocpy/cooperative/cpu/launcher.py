@@ -34,7 +34,7 @@ class Launcher:
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, whether resumable, what must live as long
+        self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, form, what must live as long
         self._compiled: dict[str, tuple[Any, ...]] = {}  # the same by types as text, which holds no addresses
         self._store: machine_code.Store | None = None
         self.cache_hits = 0  # how often code came from disk
@@ -82,14 +82,14 @@ class Launcher:
             cached = self._store.read(types)
             if cached is not None and machine_code.loadable(cached):
                 self.cache_hits += 1
-                return machine_code.load(cached), cached.resumable
+                return machine_code.load(cached), cached.form
         compiler = _compiler()
         program = compiler.compiled(self._kernel, values, name)
         if self._store and not program.environments:
             self._store.write(types, program)
         address = machine_code.load(program)
         compiler.connect(program)
-        return address, program.resumable
+        return address, program.form
 
 
 def type_text(value: Any) -> str:

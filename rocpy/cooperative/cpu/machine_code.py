@@ -8,6 +8,7 @@ and reads one file.
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import hashlib
 import importlib.metadata
@@ -24,11 +25,19 @@ from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.runtime import _disk_cache
 
-FORMAT = 2  # of the files: raise it when what is in them, or the runtime's C interface, changes
+FORMAT = 3  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
 _UNDEFINED = 0  # section of a symbol that an object does not define
 _GLOBAL_BINDINGS = (1, 2)
+
+
+class Form(enum.IntEnum):
+    """How a kernel's entry is called; csrc/simt/block.hpp has the same numbers."""
+
+    FIBERS = 0  # for each thread, on a stack that it may wait on
+    TURNS = 1  # for each thread; it returns where the thread waits, and is called again to go on
+    LOOPS = 2  # once for a block, all of whose threads it runs
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,8 @@ class Compiled:
         Of its entry.
     code
         An object file of this machine.
-    resumable
-        Whether the entry returns where a thread waits.
+    form
+        How the entry is called.
     needed
         Names that the code takes from the process.
     environments
@@ -51,7 +60,7 @@ class Compiled:
 
     name: str
     code: bytes
-    resumable: bool
+    form: Form
     needed: tuple[str, ...]
     environments: tuple[str, ...] = ()
 
@@ -160,14 +169,14 @@ class Store:
         head, _, code = (_disk_cache.read_bytes(path) or b"").partition(b"\n")
         try:
             told = json.loads(head)
-            return Compiled(told["name"], code, told["resumable"], tuple(told["needed"]))
+            return Compiled(told["name"], code, Form(told["form"]), tuple(told["needed"]))
         except (ValueError, KeyError, TypeError):
             return None
 
     def write(self, types: str, compiled: Compiled) -> None:
         """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
         path, _ = self._paths(types)
-        head = {"name": compiled.name, "resumable": compiled.resumable, "needed": compiled.needed}
+        head = {"name": compiled.name, "form": compiled.form, "needed": compiled.needed}
         with contextlib.suppress(OSError):
             old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
             _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)

@@ -14,14 +14,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from rocpy.cooperative.cpu.assembly import CALL, LABEL, WAITS, waits
 from rocpy.cooperative.numba.runtime import FRAME_OFFSET
 
-WAITS = ("rocpy_simt_barrier", "rocpy_simt_arrive")
-_CALL = re.compile(
-    r"^  (?:(?P<result>%\S+) = )?(?:tail |musttail |notail )?call (?:\w+ )*?(?P<type>void|i32) "
-    r"@rocpy_simt_(?P<what>barrier|arrive)\((?P<arguments>.*)\)(?: #\d+)?(?:, !.*)?$"
-)
-_LABEL = re.compile(r'^("[^"]*"|[-\w$.]+):')
 _PARAMETER = re.compile(r"%[\w.$]+|%\"[^\"]*\"")
 _DECLARATIONS = """
 declare i32 @rocpy_simt_begin_barrier(ptr, i32)
@@ -33,26 +28,6 @@ declare ptr @llvm.coro.begin(token, ptr)
 declare i8 @llvm.coro.suspend(token, i1)
 declare {end} @llvm.coro.end(ptr, i1, token)
 """
-
-
-def bring_in_line(module: Any) -> None:
-    """Mark each function that waits, or calls one that does, to be put in line."""
-    texts = {each.name: str(each) for each in module.functions if not each.is_declaration}
-    waiting = {name for name, text in texts.items() if waits(text)}
-    grown = set(waiting)
-    while grown:
-        marks = tuple(f"@{name}(" for name in grown) + tuple(f'@"{name}"(' for name in grown)
-        grown = {name for name, text in texts.items() if name not in waiting and any(mark in text for mark in marks)}
-        waiting |= grown
-    for name in waiting:
-        function = module.get_function(name)
-        if function.linkage in (llvm.Linkage.internal, llvm.Linkage.private):
-            function.add_function_attribute("alwaysinline")
-
-
-def waits(text: str) -> bool:
-    """Return whether a function's text has a call that waits."""
-    return any(f"@{each}(" in text for each in WAITS)
 
 
 def resumable(module: Any, name: str) -> str | None:
@@ -90,7 +65,7 @@ def _body(lines: list[str], state: str) -> list[str] | None:
     last: dict[str, str] = {}  # what a block's own end is called, if it was cut
     begun, count = False, 0
     for line in lines:
-        named = _LABEL.match(line)
+        named = LABEL.match(line)
         if named:
             label = named[1]
         code = line.strip()
@@ -98,7 +73,7 @@ def _body(lines: list[str], state: str) -> list[str] | None:
             result += _begin(state)
             begun = True
         if any(f"@{each}(" in line for each in WAITS):
-            call = _CALL.match(line)
+            call = CALL.match(line)
             if call is None:
                 return None
             result += _wait(call, count)

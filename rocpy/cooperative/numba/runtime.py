@@ -12,11 +12,13 @@ from numba.core.target_extension import current_target
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS
 from rocpy.cooperative.numba.access import READ, bits_of, kind_of_store
 from rocpy.cooperative.numba.dtypes import dtype_of
 from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
 from rocpy.cooperative.numba.llvm_types import BYTES, I8, I32, I64, TRIPLE, VOID
 
+DEBUGGING = "rocpy_simt_debugging"  # known where the kernel is linked: see cpu/entry.py
 LDS = 3  # address space of shared memory on AMD GPUs
 
 _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
@@ -32,6 +34,7 @@ _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
     "rocpy_simt_stored": (VOID, (BYTES, BYTES, I64, I32)),
     "rocpy_simt_divided_by_zero": (VOID, (BYTES,)),
     "rocpy_simt_raise": (VOID, (BYTES, I32, BYTES)),
+    DEBUGGING: (I32, ()),
 }
 
 # Words of rocpy_simt_state (csrc/simt/simt.h).
@@ -45,12 +48,25 @@ WORDS = {
     "warp_size": 14,
     "debug": 15,
 }
-# The least value of a word, for the optimizer: indices and bits begin at 0, extents at 1.
 _EXTENTS = ("blockDim", "gridDim", "size", "warp_size")
-_LEAST = {WORDS[name] + axis: 1 for name in _EXTENTS for axis in range(3 if name.endswith("Dim") else 1)}
+_IN_BLOCKS = ("threadIdx", "blockDim", "rank", "size", "warp_size")
+
+
+def _ranges() -> dict[int, tuple[int, int]]:
+    """Return what each word lies between, for the optimizer: an index that cannot be negative is not looked at."""
+    axes = [(name, WORDS[name] + axis) for name in WORDS for axis in range(3 if name.endswith(("Idx", "Dim")) else 1)]
+    # The end of a range is not of it, and may wrap: all positive numbers.
+    return {
+        word: (int(name in _EXTENTS), MOST_THREADS + 1 if name in _IN_BLOCKS else -(MOST_BLOCKS + 1))
+        for name, word in axes
+    }
+
+
+RANGES = _ranges()
 DYNAMIC_SHARED_OFFSET = 64
 SITE_OFFSET = 72
 FRAME_OFFSET = 80
+STATE_BYTES = 88
 
 # Bits of undefined results in debug mode (csrc/simt/simt.h).
 POISON = {
@@ -89,7 +105,7 @@ def call(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
         return device_call(builder, name.replace("_simt_", "_device_"), result, *arguments[1:])
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, parameters), name)
     function.attributes.add("nounwind")
-    if name == "rocpy_simt_current":
+    if name in ("rocpy_simt_current", DEBUGGING):
         function.attributes.add("readnone")  # so that it is called once in a kernel
     values = [builder.bitcast(v, t) if t == BYTES else v for v, t in zip(arguments, parameters, strict=True)]
     return builder.call(function, values)
@@ -108,9 +124,15 @@ def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
         return device_call(builder, "rocpy_device_word", I32, I32(index))
     words = builder.bitcast(current(builder), I32.as_pointer())
     word = builder.load(builder.gep(words, [I32(index)]))
-    # The end of a range is not of it, and may wrap: all positive numbers.
-    word.set_metadata("range", builder.module.add_metadata([I32(_LEAST.get(index, 0)), I32(-(2**31))]))
+    word.set_metadata("range", builder.module.add_metadata(list(map(I32, RANGES[index]))))
     return word
+
+
+def debug_word(builder: ir.IRBuilder) -> ir.Value:
+    """Return 1 in debug mode, else 0."""
+    if on_device(builder):
+        return load_word(builder, WORDS["debug"])
+    return call(builder, DEBUGGING)
 
 
 def field(builder: ir.IRBuilder, offset: int, type_: ir.Type) -> ir.Value:
@@ -307,7 +329,7 @@ def debugging(_typing: Any) -> Any:
     """Return whether the launch is in debug mode."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        return builder.icmp_signed("!=", load_word(builder, WORDS["debug"]), I32(0))
+        return builder.icmp_signed("!=", debug_word(builder), I32(0))
 
     return types.boolean(), codegen
 

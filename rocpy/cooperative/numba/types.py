@@ -300,7 +300,7 @@ def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: 
     memory = cgutils.alloca_once(builder, ir.ArrayType(element, max(count, 1)))
     memory.align = 16
     first = builder.bitcast(memory, element.as_pointer())
-    wanted = builder.icmp_signed("!=", runtime.load_word(builder, WORDS["debug"]), I32(0))
+    wanted = builder.icmp_signed("!=", runtime.debug_word(builder), I32(0))
     with cgutils.if_unlikely(builder, wanted), cgutils.for_range(builder, I64(count)) as loop:
         builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
     return runtime.array_at(context, builder, type_, first, shape)

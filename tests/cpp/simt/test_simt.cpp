@@ -62,7 +62,7 @@ void test_plain_loop_and_indices() {
   config.block[2] = 4;
   Output out;
   out.values.assign(7 * 24, -1);
-  CHECK(!launch({&plain, false}, &out, config));
+  CHECK(!launch({&plain, Form::fibers}, &out, config));
   CHECK(out.visits == 7 * 24);
   for (int64_t i = 0; i < 7 * 24; ++i) {
     const int64_t rank = i % 24;
@@ -90,7 +90,7 @@ void test_barriers(int32_t shuffle) {
     config.threads = 4;
     Output out;
     out.values.assign(12, -1);
-    CHECK(!launch({&tree, false}, &out, config));
+    CHECK(!launch({&tree, Form::fibers}, &out, config));
     for (int64_t block = 0; block < 12; ++block) {
       CHECK(out.values[block] == int64_t{threads} * (threads - 1) / 2 + threads * block);
     }
@@ -124,7 +124,7 @@ void test_collectives() {
         config.debug = 1;
         Output out;
         out.values.assign(int64_t{9} * threads, -1);
-        CHECK(!launch({&collectives, false}, &out, config));
+        CHECK(!launch({&collectives, Form::fibers}, &out, config));
         for (int64_t i = 0; i < 9 * threads; ++i) {
           int64_t want = 0;
           for (const int64_t width : {0, 1, 8, static_cast<int>(warp)}) {
@@ -149,7 +149,7 @@ void early_exit(void *arguments, rocpy_simt_state *state) {
 
 void test_threads_that_left_do_not_count() {
   Output out;
-  CHECK(!launch({&early_exit, false}, &out, config_of(5, 90)));
+  CHECK(!launch({&early_exit, Form::fibers}, &out, config_of(5, 90)));
   CHECK(out.visits == 5 * 90);
 }
 
@@ -203,12 +203,12 @@ void test_resumable() {
     config.threads = 2;
     Output out;
     out.values.assign(int64_t{5} * threads, 0);
-    CHECK(!launch({&resumable_sum, true}, &out, config));
+    CHECK(!launch({&resumable_sum, Form::turns}, &out, config));
     for (int64_t i = 0; i < 5 * threads; ++i) {
       CHECK(out.values[i] == 2 * expected_sum(i % threads, 0, threads) + 2 * expected_sum(i % threads, 8, threads));
     }
   }
-  const std::unique_ptr<Error> error = launch({&resumable_exit, true}, nullptr, config_of(6, 40));
+  const std::unique_ptr<Error> error = launch({&resumable_exit, Form::turns}, nullptr, config_of(6, 40));
   CHECK(error && error->fault == Fault::divergence && error->block[0] == 4 && error->site == "k.py:2");
 }
 
@@ -232,19 +232,19 @@ void left_a_collective(void *, rocpy_simt_state *state) {
 }
 
 void test_divergence() {
-  std::unique_ptr<Error> error = launch({&diverging, false}, nullptr, config_of(3, 40, 32));
+  std::unique_ptr<Error> error = launch({&diverging, Form::fibers}, nullptr, config_of(3, 40, 32));
   CHECK(error && error->fault == Fault::divergence && error->block_rank == 0);
   CHECK(error->site == "k.py:3" || error->site == "k.py:5" || error->site == "k.py:7");
-  CHECK(!launch({&two_branches, false}, nullptr, config_of(1, 8)));
+  CHECK(!launch({&two_branches, Form::fibers}, nullptr, config_of(1, 8)));
   rocpy_simt_config config = config_of(1, 8);
   config.debug = 1;
-  error = launch({&two_branches, false}, nullptr, config);
+  error = launch({&two_branches, Form::fibers}, nullptr, config);
   CHECK(error && error->fault == Fault::divergence && error->has_other);
   CHECK((std::set<std::string>{error->site, error->other_site} == std::set<std::string>{"k.py:3", "k.py:5"}));
   for (const int32_t threads : {1, 3}) {
     config = config_of(8, 8);
     config.threads = threads;
-    error = launch({&left_a_collective, false}, nullptr, config);
+    error = launch({&left_a_collective, Form::fibers}, nullptr, config);
     CHECK(error && error->fault == Fault::divergence && error->block[0] == 2 && error->site == "k.py:9");
   }
 }
@@ -277,7 +277,7 @@ Fault fault_of(const Access &plan, bool *raced) {
   rocpy_simt_config config = config_of(1, 96, 32);
   config.debug = 1;
   Access copy = plan;
-  std::unique_ptr<Error> error = launch({&two_accesses, false}, &copy, config);
+  std::unique_ptr<Error> error = launch({&two_accesses, Form::fibers}, &copy, config);
   *raced = error && error->fault == Fault::race;
   if (*raced) CHECK(error->site == "k.py:3" && error->other_site == "k.py:1" && error->has_other);
   return error ? error->fault : Fault::exception;
@@ -320,12 +320,12 @@ void odd_width(void *, rocpy_simt_state *state) { rocpy_simt_barrier(state, 12);
 void test_errors() {
   rocpy_simt_config config = config_of(20, 8);
   config.threads = 3;
-  std::unique_ptr<Error> error = launch({&raising, false}, nullptr, config);
+  std::unique_ptr<Error> error = launch({&raising, Form::fibers}, nullptr, config);
   CHECK(error && error->fault == Fault::exception && error->code == 42 && error->information == &raising_information);
   CHECK(error->block[0] == 3 && error->thread[0] == 5 && error->site == "k.py:4");
-  error = launch({&large, false}, nullptr, config_of(1, 1));
+  error = launch({&large, Form::fibers}, nullptr, config_of(1, 1));
   CHECK(error && error->fault == Fault::shared_memory);
-  error = launch({&odd_width, false}, nullptr, config_of(1, 1));
+  error = launch({&odd_width, Form::fibers}, nullptr, config_of(1, 1));
   CHECK(error && error->fault == Fault::unsupported);
 }
 
