@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The fiber runtime: barriers, groups and collectives order what they should, and debug mode reports what is wrong,
 // with its place.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -212,6 +213,56 @@ void test_resumable() {
   CHECK(error && error->fault == Fault::divergence && error->block[0] == 4 && error->site == "k.py:2");
 }
 
+// Three collectives, each of elements twice as wide: each thread adds what its right neighbour has brought.
+void loops(void *arguments, rocpy_simt_state *state) {
+  const int32_t size = state->size;
+  auto *sums = static_cast<int64_t *>(rocpy_simt_block_memory(state, size * static_cast<int64_t>(sizeof(int64_t))));
+  std::fill_n(sums, size, 0);
+  char *earlier = nullptr;
+  for (int32_t collective = 0; collective < 3; ++collective) {
+    const int64_t bytes = int64_t{8} << collective;
+    auto *slots = static_cast<char *>(rocpy_simt_block_slots(state, collective, bytes));
+    CHECK(reinterpret_cast<uintptr_t>(slots) % 64 == 0 && slots != earlier);
+    CHECK(slots == rocpy_simt_block_slots(state, collective, bytes));
+    for (int64_t rank = 0; rank < size; ++rank) std::memcpy(slots + rank * bytes, &rank, sizeof rank);
+    for (int32_t rank = 0; rank < size; ++rank) {
+      int64_t value = 0;
+      std::memcpy(&value, slots + (rank + 1) % size * bytes, sizeof value);
+      sums[rank] += value;
+    }
+    earlier = slots;
+  }
+  static const char key = 0;
+  void *shared = rocpy_simt_block_shared(state, "k.py:1", &key, 128);
+  CHECK(shared == rocpy_simt_block_shared(state, "k.py:2", &key, 128));
+  auto &values = static_cast<Output *>(arguments)->values;
+  std::copy_n(sums, size, values.begin() + static_cast<int64_t>(state->block_index[0]) * size);
+}
+
+void loops_that_fail(void *arguments, rocpy_simt_state *state) {
+  static const char key = 0;
+  if (arguments) rocpy_simt_block_shared(state, "k.py:6", &key, 70000);
+  if (state->block_index[0] == 1) rocpy_simt_raise_in(state, 7, "k.py:8", 42, &raising_information);
+}
+
+void test_loops() {
+  for (const int32_t threads : {1, 8, 72, 256}) {
+    rocpy_simt_config config = config_of(5, threads);
+    config.threads = 2;
+    Output out;
+    out.values.assign(int64_t{5} * threads, 0);
+    CHECK(!launch({&loops, Form::loops}, &out, config));
+    for (int64_t i = 0; i < 5 * threads; ++i) CHECK(out.values[i] == 3 * ((i + 1) % threads));
+  }
+  rocpy_simt_config config = config_of(3, 4);
+  config.block[1] = 2;
+  std::unique_ptr<Error> error = launch({&loops_that_fail, Form::loops}, nullptr, config);
+  CHECK(error && error->fault == Fault::exception && error->code == 42 && error->information == &raising_information);
+  CHECK(error->block[0] == 1 && error->thread[0] == 3 && error->thread[1] == 1 && error->site == "k.py:8");
+  error = launch({&loops_that_fail, Form::loops}, &config, config);
+  CHECK(error && error->fault == Fault::shared_memory && error->site == "k.py:6");
+}
+
 void diverging(void *, rocpy_simt_state *state) {
   const bool first = state->rank < 10;
   at(state, first ? "k.py:3" : "k.py:5");
@@ -348,6 +399,7 @@ int main() {
   test_collectives();
   test_threads_that_left_do_not_count();
   test_resumable();
+  test_loops();
   test_divergence();
   test_races();
   test_errors();
