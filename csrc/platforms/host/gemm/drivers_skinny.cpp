@@ -32,11 +32,12 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Rows of the large matrix read side by side: more of bytes of floating point, which are widened, and beside several
-// rows of integers, so that sums come and go less often.
-int64_t burst_rows(Type type, int group, int64_t few) {
-  if (size_of(type) > 1 || (group > 1 && few <= 2)) return lines_side_by_side;
-  return group > 1 ? 4 * static_cast<int64_t>(group) : 16;
+// Rows of the large matrix read side by side: more beside several rows of integers, so that sums come and go less
+// often.
+template <class T>
+int64_t burst_rows(const Kernels<T> &kernel, const Elements<T> &elements, int64_t few) {
+  if (kernel.group == 1) return elements.burst;
+  return few <= 2 ? lines_side_by_side : 4 * static_cast<int64_t>(kernel.group);
 }
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
@@ -162,7 +163,7 @@ struct Skinny {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = held_depth * kernel.group, burst = burst_rows(m.type, kernel.group, few);
+    const int64_t most = held_depth * kernel.group, burst = burst_rows(kernel, elements, few);
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {

@@ -40,12 +40,26 @@ bool has_avx2_vnni() {
   return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+bool has_avx512_vbmi() { return has_avx512_vnni() && __builtin_cpu_supports("avx512vbmi"); }
+
+// Of this set only the kernels that read floating-point bytes are its own.
+Kernels<float> with_bytes_by_tables(Kernels<float> set) {
+  set.elements[element_index(Type::e4m3)] = &avx512_vbmi::elements_e4m3;
+  set.elements[element_index(Type::e5m2)] = &avx512_vbmi::elements_e5m2;
+  set.elements[element_index(Type::e4m3_fnuz)] = &avx512_vbmi::elements_e4m3_fnuz;
+  set.elements[element_index(Type::e5m2_fnuz)] = &avx512_vbmi::elements_e5m2_fnuz;
+  return set;
+}
+const Kernels<float> vbmi_f32 = with_bytes_by_tables(avx512::kernels_f32);
 #endif
 bool always() { return true; }
 
 // Best first.
 const Entry known_sets[] = {
 #if defined(__x86_64__)
+    {{"avx512_vbmi", &vbmi_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
+      &avx512::kernels_c64},
+     has_avx512_vbmi},
     {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
       &avx512::kernels_c64},
      has_avx512_vnni},

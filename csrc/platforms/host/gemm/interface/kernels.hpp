@@ -154,6 +154,7 @@ struct Elements {
   PackSame pack_same;
 
   void (*wide[max_skinny_rows + 1])(const WideCall<T> &);  // by rows
+  int64_t burst;                                           // rows of b for one call of it
   void (*dot[max_skinny_rows + 1])(const DotCall<T> &);
 
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
@@ -251,6 +252,7 @@ struct KernelSet {
   extern const BlockElements elements_blocks[block_type_count];                                      \
   }
 #if defined(__x86_64__)
+ROCPY_KERNEL_SET(avx512_vbmi)
 ROCPY_KERNEL_SET(avx512_vnni)
 ROCPY_KERNEL_SET(avx512)
 ROCPY_KERNEL_SET(avx2)

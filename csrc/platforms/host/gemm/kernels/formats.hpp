@@ -212,6 +212,82 @@ ROCPY_INLINE VecF load_part(const Int8 *p, int count) {
 ROCPY_INLINE void store_part(Int8 *p, VecF v, int count) { store_bytes(p, cast<VecB>(to_int8(v)), count); }
 #endif
 
+// Four vectors' worth of bytes: two of them at once come out of tables.
+template <class E>
+constexpr bool loads_fours = false;
+
+#if defined(__AVX512VBMI__)
+template <class F>
+constexpr bool loads_fours<Byte<F>> = F::width == 8;
+
+// The bytes of bf16, which has all numbers of these formats, by the code without its sign.
+template <class F>
+struct ByteTables {
+  alignas(64) uint8_t high[128];
+  alignas(64) uint8_t low[128];
+};
+
+template <class F>
+constexpr uint32_t magnitude_as_bf16(uint32_t code) {
+  if (F::specials == Specials::last && code == F::nan) return 0x7fc0;
+  if (F::specials == Specials::ieee && code > F::largest) return code == F::largest + 1 ? 0x7f80 : 0x7fc0;
+  if (code == 0) return 0;
+  if (code >> F::mantissa != 0) return (code << (7 - F::mantissa)) + ((127 - F::bias) << 7);
+  int bit = 0;  // of a subnormal, the highest
+  while (code >> (bit + 1) != 0) bit++;
+  return static_cast<uint32_t>(128 - F::bias - F::mantissa + bit) << 7 | ((code << (7 - bit)) & 0x7f);
+}
+
+template <class F>
+constexpr ByteTables<F> make_byte_tables() {
+  ByteTables<F> tables{};
+  for (uint32_t code = 0; code < 128; code++) {
+    tables.high[code] = static_cast<uint8_t>(magnitude_as_bf16<F>(code) >> 8);
+    tables.low[code] = static_cast<uint8_t>(magnitude_as_bf16<F>(code) & 0xff);
+  }
+  return tables;
+}
+
+template <class F>
+constexpr ByteTables<F> byte_tables = make_byte_tables<F>();
+
+// Where the codes go first, so that the vectors of even and odd words of their halves are theirs in order.
+struct ByteOrder {
+  alignas(64) uint8_t from[64];
+};
+constexpr ByteOrder make_byte_order() {
+  ByteOrder order{};
+  for (int vector = 0; vector < 4; vector++) {
+    for (int lane = 0; lane < 16; lane++) {
+      const int to = lane / 4 * 16 + vector / 2 * 8 + lane % 4 * 2 + vector % 2;
+      order.from[to] = static_cast<uint8_t>(16 * vector + lane);
+    }
+  }
+  return order;
+}
+constexpr ByteOrder byte_order = make_byte_order();
+
+template <class F>
+ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
+  const __m512i codes = _mm512_permutexvar_epi8(_mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
+  const ByteTables<F> &tables = byte_tables<F>;
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80)), words = _mm512_set1_epi32(-0x10000);
+  __m512i high = _mm512_permutex2var_epi8(_mm512_load_si512(tables.high), codes, _mm512_load_si512(tables.high + 64));
+  __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(tables.low), codes, _mm512_load_si512(tables.low + 64));
+  high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);  // high | (codes & sign)
+  if constexpr (F::specials == Specials::minus_zero) {
+    const __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
+    high = _mm512_mask_blend_epi8(nan, high, _mm512_set1_epi8(0x7f));
+    low = _mm512_mask_blend_epi8(nan, low, _mm512_set1_epi8(static_cast<char>(0xc0)));
+  }
+  const __m512i lower = _mm512_unpacklo_epi8(low, high), upper = _mm512_unpackhi_epi8(low, high);
+  four[0] = cast<VecF>(_mm512_slli_epi32(lower, 16));
+  four[1] = cast<VecF>(_mm512_and_si512(lower, words));
+  four[2] = cast<VecF>(_mm512_slli_epi32(upper, 16));
+  four[3] = cast<VecF>(_mm512_and_si512(upper, words));
+}
+#endif
+
 // Calls `use` with a null pointer to the element that stands for a type of the float epilogue.
 template <class Use>
 ROCPY_INLINE auto with_element(Type type, Use use) {

@@ -61,7 +61,8 @@ constexpr Kernels<T> make_kernels() {
 
 }  // namespace
 
-const Kernels<float> kernels_f32 = make_kernels<float>();
-const Kernels<double> kernels_f64 = make_kernels<double>();
+// Other tables are copies of it, made when the library is loaded: nothing but the loader may fill it in.
+constexpr Kernels<float> kernels_f32 = make_kernels<float>();
+constexpr Kernels<double> kernels_f64 = make_kernels<double>();
 
 }  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

@@ -32,6 +32,21 @@ constexpr bool fetches_lines = sizeof(E) < (vector_registers == 32 ? 2 : 4);
 template <class E>
 constexpr bool reads_pairs = vector_bytes >= 32 && sizeof(E) == 1;
 
+template <class E, class V>
+ROCPY_INLINE void load_group(const E *p, V (&values)[2]) {
+  load_pair(p, values);
+}
+template <class E, class V>
+ROCPY_INLINE void load_group(const E *p, V (&values)[4]) {
+  load_four(p, values);
+}
+
+// Elements of which four are, beside so many sums in registers; the tables take some.
+template <class E>
+constexpr bool reads_fours(int sums) {
+  return loads_fours<E> && sums <= 16;
+}
+
 // Some vectors of columns from the j-th on, `last` lanes of the last of them: all, where there are several.
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
@@ -53,7 +68,14 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
     Vec<T> row[vectors];
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      if constexpr (reads_pairs<E> && vectors > 1) {
+      if constexpr (reads_fours<E>(rows * vectors) && vectors % 4 == 0) {
+        if (v % 4 == 0) {
+          Vec<T> four[4];
+          load_group(b + v * lanes, four);
+          ROCPY_UNROLL
+          for (int i = 0; i < 4; i++) row[v + i] = four[i];
+        }
+      } else if constexpr (reads_pairs<E> && vectors > 1) {
         if (v % 2 == 0 && v + 1 < vectors) {
           Vec<T> pair[2];
           load_pair(b + v * lanes, pair);
@@ -93,6 +115,9 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
 // Rows whose factors of all lines are in registers, or near them.
 constexpr int rows_side_by_side = vector_registers == 32 ? 4 : 2;
 
+template <class E>
+constexpr bool reads_side_by_side = sizeof(E) > 1 || loads_fours<E>;
+
 // A vector of columns, `last` lanes of it, of the rows' sums and of the lines of b that are read side by side.
 template <class T, class E, int rows>
 ROCPY_INLINE void side_by_side_vector(const Vec<T> (&factor)[lines_side_by_side][rows], const E *b, int64_t b_stride,
@@ -111,6 +136,34 @@ ROCPY_INLINE void side_by_side_vector(const Vec<T> (&factor)[lines_side_by_side]
   for (int i = 0; i < rows; i++) store(acc + i * acc_stride, sum[i]);
 }
 
+// Four vectors of columns.
+template <class T, class E, int rows>
+ROCPY_INLINE void side_by_side_four(const Vec<T> (&factor)[lines_side_by_side][rows], const E *b, int64_t b_stride,
+                                    T *acc, int64_t acc_stride, bool first) {
+  constexpr int lanes = vector_lanes<T>;
+  Vec<T> sum[rows][4];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < 4; v++) sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+  }
+  ROCPY_UNROLL
+  for (int x = 0; x < lines_side_by_side; x++) {
+    Vec<T> line[4];
+    load_four(b + x * b_stride, line);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int v = 0; v < 4; v++) sum[i][v] = fma(factor[x][i], line[v], sum[i][v]);
+    }
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < 4; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
+  }
+}
+
 template <class T, class E, int rows>
 void side_by_side(const WideCall<T> &call) {
   constexpr int lanes = vector_lanes<T>;
@@ -125,6 +178,11 @@ void side_by_side(const WideCall<T> &call) {
     for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i]);
   }
   int64_t j = 0;
+  if constexpr (loads_fours<E>) {
+    for (; j + 4 * lanes <= n; j += 4 * lanes) {
+      side_by_side_four<T, E, rows>(factor, b + j, stride, acc + j, acc_stride, first);
+    }
+  }
   for (; j + 2 * lanes <= n; j += 2 * lanes) {
     side_by_side_vector<T, E, rows>(factor, b + j, stride, lanes, acc + j, acc_stride, first);
     side_by_side_vector<T, E, rows>(factor, b + j + lanes, stride, lanes, acc + j + lanes, acc_stride, first);
@@ -138,7 +196,7 @@ void side_by_side(const WideCall<T> &call) {
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
 void wide(const WideCall<T> &arguments) {
-  if constexpr (rows <= rows_side_by_side && sizeof(E) > 1) {
+  if constexpr (rows <= rows_side_by_side && reads_side_by_side<E>) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);
@@ -161,26 +219,28 @@ void wide(const WideCall<T> &arguments) {
 // by itself: fetches in between cost a fifth of its rate (beside a matrix of 64 MiB in memory).
 constexpr int dot_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows); }
 
-// Of elements that are read in pairs of vectors; returns the x that was reached. At the end of the lines `next` is what
-// is fetched.
+// Of elements that are read in pairs of vectors, or in fours; returns the x that was reached. At the end of the lines
+// `next` is what is fetched.
 template <class T, class E, int rows, int columns>
-ROCPY_INLINE int64_t dot_pairs(const DotCall<T> &call, const E *const (&column)[columns], [[maybe_unused]] int64_t next,
-                               Vec<T> (&sum)[rows][columns]) {
-  constexpr int lanes = vector_lanes<T>;
+ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)[columns],
+                                [[maybe_unused]] int64_t next, Vec<T> (&sum)[rows][columns]) {
+  constexpr int lanes = vector_lanes<T>, together = reads_fours<E>(rows * columns) ? 4 : 2;
   const int64_t k = call.k, a_stride = call.a_stride;
   const T *a = call.a;
   int64_t x = 0;
-  for (; x + 2 * lanes <= k; x += 2 * lanes) {
+  for (; x + together * lanes <= k; x += together * lanes) {
     [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) {
-      Vec<T> pair[2];
-      load_pair(column[c] + x, pair);
+      Vec<T> values[together];
+      load_group(column[c] + x, values);
       if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         ROCPY_UNROLL
-        for (int v = 0; v < 2; v++) sum[i][c] = fma(load(a + i * a_stride + x + v * lanes), pair[v], sum[i][c]);
+        for (int v = 0; v < together; v++) {
+          sum[i][c] = fma(load(a + i * a_stride + x + v * lanes), values[v], sum[i][c]);
+        }
       }
     }
   }
@@ -205,7 +265,7 @@ void dot(const DotCall<T> &call) {
     }
     const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead;
     int64_t x = 0;
-    if constexpr (reads_pairs<E>) x = dot_pairs<T, E, rows, columns>(call, column, next, sum);
+    if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum);
     for (; x + lanes <= k; x += lanes) {
       [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
       Vec<T> factor[columns];

@@ -237,6 +237,10 @@ ROCPY_INLINE void store_strip(const StripCall<T> &call, const Vec<T> (&sum)[pane
   }
 }
 
+// As reads_fours; a line of a panel is two vectors there.
+template <class E, int sums>
+constexpr bool strip_reads_fours = loads_fours<E> && tile_vectors == 2 && sums <= 16;
+
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
 void strip(const StripCall<T> &call) {
@@ -246,7 +250,26 @@ void strip(const StripCall<T> &call) {
   const E *b = static_cast<const E *>(call.b);
   Vec<T> sum[panels][rows][tile_vectors];
   load_strip(call, sum);
-  for (int64_t x = 0; x < k; x++, a += rows, b += tile_vectors * lanes) {
+  int64_t x = 0;
+  if constexpr (strip_reads_fours<E, panels * rows * tile_vectors>) {  // two rows of each panel, which lie together
+    for (; x + 2 <= k; x += 2, a += 2 * rows, b += 2 * tile_vectors * lanes) {
+      ROCPY_UNROLL
+      for (int q = 0; q < panels; q++) {
+        Vec<T> values[2 * tile_vectors];
+        load_four(b + q * panel_stride, values);
+        __builtin_prefetch(reinterpret_cast<const char *>(b + q * panel_stride) + strip_ahead);
+        ROCPY_UNROLL
+        for (int v = 0; v < 2 * tile_vectors; v++) {
+          ROCPY_UNROLL
+          for (int i = 0; i < rows; i++) {
+            Vec<T> &to = sum[q][i][v % tile_vectors];
+            to = fma(splat(a[v / tile_vectors * rows + i]), values[v], to);
+          }
+        }
+      }
+    }
+  }
+  for (; x < k; x++, a += rows, b += tile_vectors * lanes) {
     Vec<T> factor[rows];
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) factor[i] = splat(a[i]);
