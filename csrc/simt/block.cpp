@@ -15,6 +15,7 @@ thread_local BlockRunner *BlockRunner::running __attribute__((tls_model("initial
 namespace {
 
 constexpr std::size_t shared_alignment = 64;
+constexpr std::size_t own_stack_bytes = 8192;  // for what runs around a kernel: all that was asked for is the kernel's
 
 bool same_site(const char *a, const char *b) { return a == b || (a && b && std::strcmp(a, b) == 0); }
 
@@ -101,7 +102,7 @@ void BlockRunner::add_fiber() {
   auto fiber = std::make_unique<Fiber>();
   fiber->slot = fibers_.size();
   describe_launch(fiber->state);
-  stacks_.emplace_back(static_cast<std::size_t>(stack_bytes_));
+  stacks_.emplace_back(static_cast<std::size_t>(stack_bytes_) + own_stack_bytes);
   fibers_.push_back(std::move(fiber));
 }
 

@@ -114,9 +114,8 @@ class BlockRunner {
   void *frame(rocpy_simt_state *state, int64_t bytes);
   void *block_memory(rocpy_simt_state *state, int64_t bytes);
   void *block_slots(rocpy_simt_state *state, int32_t collective, int64_t bytes);
-  void *block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes);
-  [[noreturn]] void raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
-                             const void *information);
+  // Lets the block's state be that of a thread.
+  rocpy_simt_state *stand_for(rocpy_simt_state *state, int32_t rank, const char *site);
   int32_t group_size(rocpy_simt_state *state, int32_t width) { return group(state, width).size; }
   void *shared(rocpy_simt_state *state, const void *key, int64_t bytes);
   void *dynamic_shared() { return arena_; }

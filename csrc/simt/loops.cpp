@@ -7,7 +7,7 @@
 namespace rocpy::simt {
 
 char *Scratch::reserve(std::size_t bytes) {
-  if (bytes_ < bytes) {
+  if (!memory_ || bytes_ < bytes) {
     bytes_ = 0;
     memory_.reset(new (std::nothrow) char[bytes + line_bytes]);
     if (!memory_) return nullptr;
@@ -41,17 +41,11 @@ void *BlockRunner::block_slots(rocpy_simt_state *state, int32_t collective, int6
                  static_cast<std::size_t>(bytes) * static_cast<std::size_t>(size_), "slots");
 }
 
-void *BlockRunner::block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes) {
-  state->site = site;
-  return shared(state, key, bytes);
-}
-
-void BlockRunner::raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
-                           const void *information) {
+rocpy_simt_state *BlockRunner::stand_for(rocpy_simt_state *state, int32_t rank, const char *site) {
   state->rank = rank;
   for (int axis = 0; axis < 3; ++axis) state->thread_index[axis] = indices_[rank][axis];
   state->site = site;
-  raise(state, code, information);
+  return state;
 }
 
 }  // namespace rocpy::simt
@@ -66,11 +60,21 @@ void *rocpy_simt_block_slots(rocpy_simt_state *state, int32_t collective, int64_
   return BlockRunner::running->block_slots(state, collective, bytes);
 }
 
-void *rocpy_simt_block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes) {
-  return BlockRunner::running->block_shared(state, site, key, bytes);
+void rocpy_simt_block_reserve(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes) {
+  rocpy_simt_shared_in(state, 0, site, key, bytes);
+}
+
+void *rocpy_simt_block_shared(rocpy_simt_state *state, const void *key, int64_t bytes) {
+  return BlockRunner::running->shared(state, key, bytes);
+}
+
+void *rocpy_simt_shared_in(rocpy_simt_state *state, int32_t rank, const char *site, const void *key, int64_t bytes) {
+  BlockRunner *runner = BlockRunner::running;
+  return runner->shared(runner->stand_for(state, rank, site), key, bytes);
 }
 
 void rocpy_simt_raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
                          const void *information) {
-  BlockRunner::running->raise_in(state, rank, site, code, information);
+  BlockRunner *runner = BlockRunner::running;
+  runner->raise(runner->stand_for(state, rank, site), code, information);
 }

@@ -80,12 +80,15 @@ int32_t rocpy_simt_begin_barrier(rocpy_simt_state *state, int32_t width);
 int32_t rocpy_simt_begin_arrive(rocpy_simt_state *state, int32_t width);
 void *rocpy_simt_frame(rocpy_simt_state *state, int64_t bytes);
 
-/* The same for a kernel that runs all threads of a block itself, from one wait to the next: `state` is the block's,
- * with the indices of thread 0. Memory for what threads keep over a wait, aligned to 64 bytes; the slots of the n-th
- * collective, valid until that of n + 2; an exception of one thread. */
+/* The same for a kernel that runs all threads of a block itself, from one wait to the next: `state` is the block's.
+ * Memory for what threads keep over a wait, aligned to 64 bytes; the slots of the n-th collective, valid until that of
+ * n + 2; shared memory that all threads ask for, reserved first and then returned as often as asked for; what one
+ * thread asks for; an exception of one thread. */
 void *rocpy_simt_block_memory(rocpy_simt_state *state, int64_t bytes);
 void *rocpy_simt_block_slots(rocpy_simt_state *state, int32_t collective, int64_t bytes);
-void *rocpy_simt_block_shared(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes);
+void rocpy_simt_block_reserve(rocpy_simt_state *state, const char *site, const void *key, int64_t bytes);
+void *rocpy_simt_block_shared(rocpy_simt_state *state, const void *key, int64_t bytes);
+void *rocpy_simt_shared_in(rocpy_simt_state *state, int32_t rank, const char *site, const void *key, int64_t bytes);
 void rocpy_simt_raise_in(rocpy_simt_state *state, int32_t rank, const char *site, int32_t code,
                          const void *information);
 

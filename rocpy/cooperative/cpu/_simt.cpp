@@ -100,6 +100,8 @@ py::dict symbols() {
   add("rocpy_simt_block_memory", &rocpy_simt_block_memory);
   add("rocpy_simt_block_slots", &rocpy_simt_block_slots);
   add("rocpy_simt_block_shared", &rocpy_simt_block_shared);
+  add("rocpy_simt_block_reserve", &rocpy_simt_block_reserve);
+  add("rocpy_simt_shared_in", &rocpy_simt_shared_in);
   add("rocpy_simt_raise_in", &rocpy_simt_raise_in);
   add("rocpy_simt_release", &rocpy_simt_release);
   add("rocpy_simt_group_size", &rocpy_simt_group_size);

@@ -18,6 +18,9 @@ LABEL = re.compile(r'^("[^"]*"|[-\w$.]+):')
 NAME = r"%[-\w$.]+"  # once they are plain
 INCOMING = re.compile(rf"\[ (.*?), ({NAME}) \]")  # of a phi: value and label
 _NAMES = re.compile(NAME)
+_QUOTED = re.compile(r'"[^"]*"')  # names of constants hold paths of files, in which anything may stand
+_NUMBERED_OR_QUOTED = re.compile(r'%"(?P<name>[^"]*)"|"[^"]*"|%(?P<number>\d+)\b')
+_METADATA = re.compile(r'^(?P<before>(?:[^"]|"[^"]*")*?), !.*$', re.DOTALL)
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Line:
 def line_of(text: str, operation: str, kind: str = "") -> Line:
     """Return the instruction of a text with plain names."""
     named = re.match(rf"({NAME}) = ", text)
-    rest = (text[named.end() :] if named else text).partition(", !")[0]
+    rest = _QUOTED.sub('""', without_metadata(text[named.end() :] if named else text))
     if operation == "phi":
         uses = [name for value, _ in INCOMING.findall(rest) for name in _NAMES.findall(value)]
     else:
@@ -61,8 +64,21 @@ def read_line(instruction: Any) -> Line:
 
 def plain(text: str) -> str:
     """Return a text in which each name stands by itself: neither a number, which counts others, nor in quotes."""
-    text = re.sub(r"%(\d+)\b", r"%unnamed-\1", text)
-    return re.sub(r'%"([^"]*)"', lambda seen: "%quoted-" + re.sub(r"[^\w.-]", _as_number, seen[1]), text)
+    return _NUMBERED_OR_QUOTED.sub(_as_plain, text)
+
+
+def without_metadata(text: str) -> str:
+    """Return the text of an instruction without what is attached to it."""
+    attached = _METADATA.match(text)
+    return attached["before"] if attached else text
+
+
+def _as_plain(name: re.Match[str]) -> str:
+    if name["number"] is not None:
+        return f"%unnamed-{name['number']}"
+    if name["name"] is not None:
+        return "%quoted-" + re.sub(r"[^\w.-]", _as_number, name["name"])
+    return name[0]
 
 
 def _as_number(character: re.Match[str]) -> str:

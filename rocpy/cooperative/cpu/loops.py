@@ -9,9 +9,12 @@ all have brought, as the thread that comes last does where they run one by one.
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 
-from rocpy.cooperative.cpu.assembly import Line
+import llvmlite.binding as llvm
+
+from rocpy.cooperative.cpu.assembly import Line, without_metadata
 from rocpy.cooperative.cpu.work_items import (
     ARGUMENTS,
     LANE,
@@ -29,10 +32,12 @@ _LINE_BYTES = 64
 _DECLARATIONS = """
 declare ptr @rocpy_simt_block_memory(ptr, i64) nounwind
 declare ptr @rocpy_simt_block_slots(ptr, i32, i64) nounwind willreturn memory(none)
-declare ptr @rocpy_simt_block_shared(ptr, ptr, ptr, i64) nounwind willreturn memory(none)
+declare void @rocpy_simt_block_reserve(ptr, ptr, ptr, i64) nounwind
+declare ptr @rocpy_simt_block_shared(ptr, ptr, i64) nounwind willreturn memory(none)
+declare ptr @rocpy_simt_shared_in(ptr, i32, ptr, ptr, i64) nounwind
 declare void @rocpy_simt_raise_in(ptr, i32, ptr, i32, ptr) noreturn nounwind
 """
-_BLOCK = f"ptr {ARGUMENTS}, ptr {STATE}, ptr %rocpy.memory, i64 %rocpy.threads"
+_BLOCK = f"ptr {ARGUMENTS}, ptr {STATE}, ptr %rocpy.memory, i64 %rocpy.padded"
 _THREAD = f"ptr {LANE}, i64 %rocpy.thread, i32 {RANK}"
 _EXTENT = [f"%rocpy.word{WORDS['blockDim'] + axis}" for axis in range(3)]
 
@@ -47,7 +52,7 @@ def work_item_loops(module: Any, name: str) -> str | None:
         if not each.is_declaration and each.name != name and "@rocpy_simt_" in str(each):
             return None
     try:
-        functions = _Functions(Kernel(module, name), name)
+        functions = _Functions(module, name)
     except UnsuitedError:
         return None
     text = str(module)
@@ -65,10 +70,16 @@ def work_item_loops(module: Any, name: str) -> str | None:
 
 
 class _Functions:
-    def __init__(self, kernel: Kernel, name: str) -> None:
-        self._kernel = kernel
+    def __init__(self, module: Any, name: str) -> None:
+        self._kernel = kernel = Kernel(module, name)
         self._name = name
         self._needs = [kernel.needs(part) for part in kernel.parts]
+        sizes = _sizes(module, {*kernel.memory.values(), *kernel.saved.values()})
+        self._strides = {
+            each: -(-sizes[kind] // LANE_ALIGNMENT) * LANE_ALIGNMENT for each, kind in kernel.memory.items()
+        }
+        self._strides |= {each: sizes[kind] for each, kind in kernel.saved.items()}
+        self._offsets = dict(zip(self._strides, accumulate(self._strides.values(), initial=0), strict=False))
 
     def all(self, group: str, loop: str) -> list[str]:
         """Return the functions of all parts and that of the kernel; `group` marks accesses, `loop` loops."""
@@ -79,35 +90,25 @@ class _Functions:
             lines += self._leader(i) if part.leads else []
         return [*lines, *self._entry()]
 
-    def _sizes(self) -> tuple[list[str], str]:
-        """Return the lines that add up the memory that the threads of a block need, and its end."""
-        lines, end = [], "0"
-        for name, kind in (self._kernel.memory | self._kernel.saved).items():
-            step = LANE_ALIGNMENT if name in self._kernel.memory else 1
-            stride, past, whole, after = (_of(name, each) for each in ("stride", "past", "whole", "after"))
-            lines += [
-                f"  {stride}.past = add i64 ptrtoint (ptr getelementptr ({kind}, ptr null, i64 1) to i64), {step - 1}",
-                f"  {stride} = and i64 {stride}.past, {-step}",
-                f"  {past} = mul nuw nsw i64 %rocpy.threads, {stride}",
-                f"  {whole} = add nuw nsw i64 {past}, {_LINE_BYTES - 1}",
-                f"  {after}.bytes = and i64 {whole}, {-_LINE_BYTES}",
-                f"  {_of(name, 'begin')} = getelementptr i8, ptr %rocpy.memory, i64 {end}",
-                f"  {after} = add nuw nsw i64 {end}, {after}.bytes",
-            ]
-            end = after
-        return lines, end
+    def _begin(self, name: str) -> list[str]:
+        """Return the lines that say where in the block's memory the elements of all threads for a value begin."""
+        return [
+            f"  {_of(name, 'before')} = mul nuw nsw i64 %rocpy.padded, {self._offsets[name]}",
+            f"  {_of(name, 'begin')} = getelementptr i8, ptr %rocpy.memory, i64 {_of(name, 'before')}",
+        ]
 
     def _brought(self, needed: list[str | Line], group: str) -> list[str]:
         """Return the lines that bring other parts' values into a part."""
         lines = []
         for each in needed:
             if isinstance(each, Line):
-                text = each.text.partition(", !")[0]
-                lines.append(f"  {text}{group if each.operation == 'load' else ''}")
+                lines.append(f"  {without_metadata(each.text)}{group if each.operation == 'load' else ''}")
             elif each in self._kernel.memory:
-                offset = _of(each, "offset")
-                lines.append(f"  {offset} = mul nuw nsw i64 %rocpy.thread, {_of(each, 'stride')}")
-                lines.append(f"  {each} = getelementptr i8, ptr {_of(each, 'begin')}, i64 {offset}")
+                lines += self._begin(each)
+                lines += [
+                    f"  {_of(each, 'offset')} = mul nuw nsw i64 %rocpy.thread, {self._strides[each]}",
+                    f"  {each} = getelementptr i8, ptr {_of(each, 'begin')}, i64 {_of(each, 'offset')}",
+                ]
             else:
                 lines += self._element(each)
                 lines.append(f"  {each} = load {self._kernel.saved[each]}, ptr {_of(each, 'element')}{group}")
@@ -115,7 +116,10 @@ class _Functions:
 
     def _element(self, name: str) -> list[str]:
         kind, begin = self._kernel.saved[name], _of(name, "begin")
-        return [f"  {_of(name, 'element')} = getelementptr {kind}, ptr {begin}, i64 %rocpy.thread"]
+        return [
+            *self._begin(name),
+            f"  {_of(name, 'element')} = getelementptr {kind}, ptr {begin}, i64 %rocpy.thread",
+        ]
 
     def _body(self, number: int, part: Part, group: str) -> list[str]:
         """Return a function that runs one thread from one wait to the next."""
@@ -123,7 +127,6 @@ class _Functions:
         lines = [
             f"define internal void @{self._name}.body{number}({parameters}) alwaysinline nounwind {{",
             "rocpy.begin:",
-            *self._sizes()[0],
             *self._brought(self._needs[number], group),
             f"  br label {part.blocks[0].label}",
         ]
@@ -213,23 +216,35 @@ class _Functions:
 
     def _entry(self) -> list[str]:
         """Return the function that runs a block."""
-        sizes, end = self._sizes()
         lines = [
             f"define void @{self._name}(ptr {ARGUMENTS}, ptr {STATE}) nounwind {{",
             "rocpy.begin:",
             f"  %rocpy.size.at = getelementptr i8, ptr {STATE}, i64 {4 * WORDS['size']}",
             "  %rocpy.size = load i32, ptr %rocpy.size.at",
             "  %rocpy.threads = zext nneg i32 %rocpy.size to i64",
-            *(line for line in sizes if "%rocpy.memory" not in line),
+            f"  %rocpy.past = add nuw nsw i64 %rocpy.threads, {_LINE_BYTES - 1}",
+            f"  %rocpy.padded = and i64 %rocpy.past, {-_LINE_BYTES}",
+            f"  %rocpy.bytes = mul nuw nsw i64 %rocpy.padded, {sum(self._strides.values())}",
+            f"  %rocpy.memory = call ptr @rocpy_simt_block_memory(ptr {STATE}, i64 %rocpy.bytes)",
         ]
-        passed = _BLOCK if sizes else _BLOCK.replace("%rocpy.memory", "null")
-        if sizes:
-            lines.append(f"  %rocpy.memory = call ptr @rocpy_simt_block_memory(ptr {STATE}, i64 {end})")
         for i, part in enumerate(self._kernel.parts):
+            lines += [f"  call void @rocpy_simt_block_reserve(ptr {STATE}, {each})" for each in part.reserves.values()]
             if part.leads:
-                lines.append(f"  call void @{self._name}.leader{i}({passed})")
-            lines.append(f"  call void @{self._name}.loop{i}({passed}, i32 {int(part.leads)})")
+                lines.append(f"  call void @{self._name}.leader{i}({_BLOCK})")
+            lines.append(f"  call void @{self._name}.loop{i}({_BLOCK}, i32 {int(part.leads)})")
         return [*lines, "  ret void", "}"]
+
+
+def _sizes(module: Any, kinds: set[str]) -> dict[str, int]:
+    """Return the bytes of an element of each type."""
+    ordered = sorted(kinds)
+    declared = "\n".join(f"@size{i} = external global {kind}" for i, kind in enumerate(ordered))
+    layout = f'target datalayout = "{module.data_layout}"\n'
+    with llvm.parse_assembly(layout + declared) as sized, llvm.create_target_data(module.data_layout) as target:
+        sizes = [
+            target.get_abi_size(sized.get_global_variable(f"size{i}").global_value_type) for i in range(len(kinds))
+        ]
+    return dict(zip(ordered, sizes, strict=True))
 
 
 def _read_state() -> list[str]:

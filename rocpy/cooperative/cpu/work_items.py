@@ -30,6 +30,7 @@ _ALLOCA = re.compile(r" = alloca (?P<type>.+?)(?:, i\d+ (?P<count>\d+))?(?:, ali
 _RUNTIME = re.compile(r"(?P<before>^.*?)(?:tail )?call (?P<type>[^@]*)@rocpy_simt_(?P<what>\w+)\((?P<arguments>.*)\)")
 _ARITHMETIC = ("add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "select")
 _PURE = frozenset((*_ARITHMETIC, "zext", "sext", "trunc", "getelementptr", "bitcast", "ptrtoint", "inttoptr"))
+_ALWAYS_THE_SAME = ("block_slots", "block_shared", "dynamic_shared")  # what they return, in one part
 _MOST_RECOMPUTED = 16  # instructions for one value: more cost more than to save it
 
 
@@ -59,6 +60,8 @@ class Part:
         Whether one thread goes on before the others.
     collective
         Number of the collective that it ends with; None where it ends with another wait, or the kernel.
+    reserves
+        Calls for shared memory that every thread makes first, with the arguments by which one may make each for all.
     defines
         Names of its values.
     """
@@ -66,6 +69,7 @@ class Part:
     blocks: list[Block]
     leads: bool
     collective: int | None = None
+    reserves: dict[str, str] = field(default_factory=dict)
     defines: set[str] = field(default_factory=set)
 
 
@@ -116,7 +120,7 @@ class Kernel:
             for own, ours in self._parameters.items():
                 if own in line.uses:
                     line = line_of(re.sub(rf"{re.escape(own)}(?![-\w$.])", ours, line.text), line.operation, line.type)
-            if not waits(line.text):
+            if line.operation != "call" or not waits(line.text):
                 current.lines.append(line)
                 continue
             number = self._number(line)
@@ -144,12 +148,12 @@ class Kernel:
         while len(states) != size:
             size = len(states)
             for line in lines:
-                call = _RUNTIME.search(line.text)
+                call = _call_of(line)
                 inside = line.operation == "getelementptr" and not states.isdisjoint(line.uses[:1])
                 if inside or (call and call["what"] == "current"):
                     states.add(line.result)
         for line in lines:
-            if states.isdisjoint(line.uses) or line.operation == "load" or _RUNTIME.search(line.text):
+            if states.isdisjoint(line.uses) or line.operation == "load" or _call_of(line):
                 continue
             written = line.operation == "store" and states.isdisjoint(line.uses[:-1])
             if not written and line.operation != "getelementptr":
@@ -184,6 +188,7 @@ class Kernel:
 
     def _prepare(self, part: Part) -> None:
         """Let the lines of a part call what works for a whole block."""
+        self._find_reserves(part)
         labels = {block.label for block in part.blocks}
         blocks = []
         for old in part.blocks:
@@ -194,6 +199,19 @@ class Kernel:
         for line in [line for block in blocks for line in block.lines if line.result]:
             part.defines.add(line.result)
             self._definitions[line.result] = line
+
+    def _find_reserves(self, part: Part) -> None:
+        """Find the calls for shared memory in a part's first block, which every thread runs from its begin to its end."""
+        site = "null"
+        for line in part.blocks[0].lines:
+            call = _call_of(line)
+            stored = re.match(rf'store ptr (?P<site>@(?:"[^"]*"|[-\w$.]+)), ptr (?P<to>{NAME})', line.text)
+            if stored and stored["to"] in self._states:
+                site = stored["site"]
+            elif call and call["what"] == "shared":
+                _, _, rest = call["arguments"].partition(", ")
+                if not line.uses[1:]:  # of a size that is known
+                    part.reserves[line.text] = f"ptr {site}, {rest}"
 
     def _incoming(self, line: Line, labels: set[str]) -> Line:
         """Return a phi without what comes from blocks of other parts."""
@@ -209,20 +227,20 @@ class Kernel:
         elif line.operation == "alloca":
             self.memory[line.result] = _type_of_alloca(line.text)
             return []
-        call = _RUNTIME.search(line.text)
+        call = _call_of(line)
         if call is None:
             return [line]
         what, before = call["what"], call["before"]
         _, _, rest = call["arguments"].partition(", ")
         if what == "release":
             return []
+        if what == "shared" and line.text in part.reserves:
+            return [line_of(f"{before}call ptr @rocpy_simt_block_shared(ptr {STATE}, {rest})", "call", line.type)]
         if what in ("shared", "raise"):
             self._sites += 1
             site = f"%site-{self._sites}"
-            if what == "shared":
-                text = f"{before}call ptr @rocpy_simt_block_shared(ptr {STATE}, ptr {site}, {rest})"
-            else:
-                text = f"call void @rocpy_simt_raise_in(ptr {STATE}, i32 {RANK}, ptr {site}, {rest})"
+            function = "ptr @rocpy_simt_shared_in" if what == "shared" else "void @rocpy_simt_raise_in"
+            text = f"{before}call {function}(ptr {STATE}, i32 {RANK}, ptr {site}, {rest})"
             return [
                 line_of(f"{site}.at = getelementptr i8, ptr {LANE}, i64 {SITE_OFFSET}", "getelementptr", "ptr"),
                 line_of(f"{site} = load ptr, ptr {site}.at", "load", "ptr"),
@@ -259,26 +277,31 @@ class Kernel:
             brought.setdefault(name, name)
         return list(brought.values())
 
-    def _recipe(self, name: str) -> list[Line] | None:
+    def _recipe(self, name: str, depth: int = 0) -> list[Line] | None:
         """Return the lines that compute a value from the arguments and the thread's indices; None if none do."""
         if name in self.memory or name in _PARAMETERS:
             return []
-        if name not in self._recipes:
-            self._recipes[name] = self._compute_recipe(name)
-        return self._recipes[name]
+        if name in self._recipes:
+            return self._recipes[name]
+        if depth > _MOST_RECOMPUTED:
+            return None
+        lines = self._compute_recipe(name, depth)
+        if lines is not None or depth == 0:
+            self._recipes[name] = lines
+        return lines
 
-    def _compute_recipe(self, name: str) -> list[Line] | None:
+    def _compute_recipe(self, name: str, depth: int) -> list[Line] | None:
         line = self._definitions.get(name)
         known = line is not None and (
             line.operation in _PURE
-            or "@rocpy_simt_" in line.text
+            or _call_of(line, *_ALWAYS_THE_SAME) is not None
             or (line.operation == "load" and self._is_constant(line.uses))
         )
         if line is None or not known:
             return None
         result: list[Line] = []
         for each in line.uses:
-            lines = self._recipe(each)
+            lines = self._recipe(each, depth + 1)
             if lines is None:
                 return None
             result += [new for new in lines if new not in result]
@@ -290,6 +313,12 @@ class Kernel:
             return bool(uses)
         line = self._definitions.get(uses[0])
         return line is not None and line.operation == "getelementptr" and line.uses[:1] in ((ARGUMENTS,), (LANE,))
+
+
+def _call_of(line: Line, *names: str) -> re.Match[str] | None:
+    """Return the parts of a call of the runtime's functions, or of those of some names."""
+    call = _RUNTIME.search(line.text) if line.operation == "call" else None
+    return call if call and (not names or call["what"] in names) else None
 
 
 def _after(number: str) -> str:

@@ -233,15 +233,15 @@ void loops(void *arguments, rocpy_simt_state *state) {
     earlier = slots;
   }
   static const char key = 0;
-  void *shared = rocpy_simt_block_shared(state, "k.py:1", &key, 128);
-  CHECK(shared == rocpy_simt_block_shared(state, "k.py:2", &key, 128));
+  rocpy_simt_block_reserve(state, "k.py:1", &key, 128);
+  CHECK(rocpy_simt_block_shared(state, &key, 128) == rocpy_simt_shared_in(state, size - 1, "k.py:2", &key, 128));
   auto &values = static_cast<Output *>(arguments)->values;
   std::copy_n(sums, size, values.begin() + static_cast<int64_t>(state->block_index[0]) * size);
 }
 
 void loops_that_fail(void *arguments, rocpy_simt_state *state) {
   static const char key = 0;
-  if (arguments) rocpy_simt_block_shared(state, "k.py:6", &key, 70000);
+  if (arguments) rocpy_simt_shared_in(state, 5, "k.py:6", &key, 70000);
   if (state->block_index[0] == 1) rocpy_simt_raise_in(state, 7, "k.py:8", 42, &raising_information);
 }
 
@@ -261,6 +261,7 @@ void test_loops() {
   CHECK(error->block[0] == 1 && error->thread[0] == 3 && error->thread[1] == 1 && error->site == "k.py:8");
   error = launch({&loops_that_fail, Form::loops}, &config, config);
   CHECK(error && error->fault == Fault::shared_memory && error->site == "k.py:6");
+  CHECK(error->thread[0] == 1 && error->thread[1] == 1);
 }
 
 void diverging(void *, rocpy_simt_state *state) {
