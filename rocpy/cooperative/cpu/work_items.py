@@ -201,7 +201,7 @@ class Kernel:
             self._definitions[line.result] = line
 
     def _find_reserves(self, part: Part) -> None:
-        """Find the calls for shared memory in a part's first block, which every thread runs from its begin to its end."""
+        """Find the calls for shared memory in a part's first block, all of which every thread runs."""
         site = "null"
         for line in part.blocks[0].lines:
             call = _call_of(line)

@@ -155,7 +155,11 @@ ROCPY_INLINE VecHH widen_more(const void *p, bool sign) {
   const __m256i codes = _mm256_loadu_si256(static_cast<const __m256i *>(p));
   return cast<VecHH>(sign ? _mm512_cvtepi8_epi16(codes) : _mm512_cvtepu8_epi16(codes));
 }
-ROCPY_INLINE VecH lower_part(VecHH v) { return cast<VecH>(_mm512_castsi512_si256(cast<__m512i>(v))); }
+ROCPY_INLINE VecH lower_part(VecHH v) {
+  VecH lower;  // GCC's own word for it reads an undefined vector
+  __builtin_memcpy(&lower, &v, sizeof lower);
+  return lower;
+}
 ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm512_maskz_extracti64x4_epi64(0xf, cast<__m512i>(v), 1)); }
 // half | (carried & 0x4000)
 ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) {
@@ -269,9 +273,10 @@ constexpr ByteOrder byte_order = make_byte_order();
 
 template <class F>
 ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
-  const __m512i codes = _mm512_permutexvar_epi8(_mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
+  const __m512i codes =
+      _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
   const ByteTables<F> &tables = byte_tables<F>;
-  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80)), words = _mm512_set1_epi32(-0x10000);
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
   __m512i high = _mm512_permutex2var_epi8(_mm512_load_si512(tables.high), codes, _mm512_load_si512(tables.high + 64));
   __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(tables.low), codes, _mm512_load_si512(tables.low + 64));
   high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);  // high | (codes & sign)
@@ -280,11 +285,11 @@ ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
     high = _mm512_mask_blend_epi8(nan, high, _mm512_set1_epi8(0x7f));
     low = _mm512_mask_blend_epi8(nan, low, _mm512_set1_epi8(static_cast<char>(0xc0)));
   }
-  const __m512i lower = _mm512_unpacklo_epi8(low, high), upper = _mm512_unpackhi_epi8(low, high);
-  four[0] = cast<VecF>(_mm512_slli_epi32(lower, 16));
-  four[1] = cast<VecF>(_mm512_and_si512(lower, words));
-  four[2] = cast<VecF>(_mm512_slli_epi32(upper, 16));
-  four[3] = cast<VecF>(_mm512_and_si512(upper, words));
+  const VecU lower = cast<VecU>(_mm512_unpacklo_epi8(low, high)), upper = cast<VecU>(_mm512_unpackhi_epi8(low, high));
+  four[0] = cast<VecF>(lower << 16);
+  four[1] = cast<VecF>(lower & 0xffff0000u);
+  four[2] = cast<VecF>(upper << 16);
+  four[3] = cast<VecF>(upper & 0xffff0000u);
 }
 #endif
 
