@@ -151,7 +151,6 @@ ROCPY_INLINE void side_by_side_four(const Vec<T> (&factor)[lines_side_by_side][r
   for (int x = 0; x < lines_side_by_side; x++) {
     Vec<T> line[4];
     load_four(b + x * b_stride, line);
-    __builtin_prefetch(reinterpret_cast<const char *>(b + x * b_stride) + wide_ahead(2));
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL

@@ -199,9 +199,11 @@ void tile(const TileCall<T> &call) {
   store_tile(call, call.stored, sum);
 }
 
-// Packed panels whose sums of so many rows fit the registers together.
+// Packed panels whose sums of so many rows fit the registers together, beside tables where elements have these.
+template <class E>
 constexpr int strip_panels(int rows) {
-  const int panels = (vector_registers == 32 ? 24 : 12) / tile_vectors / rows;
+  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? 16 : 24) : 12;
+  const int panels = sums / tile_vectors / rows;
   return panels > 4 ? 4 : panels;
 }
 
@@ -244,7 +246,7 @@ constexpr bool strip_reads_fours = loads_fours<E> && tile_vectors == 2 && sums <
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
 void strip(const StripCall<T> &call) {
-  constexpr int lanes = vector_lanes<T>, panels = strip_panels(rows), line = 64 / static_cast<int>(sizeof(E));
+  constexpr int lanes = vector_lanes<T>, panels = strip_panels<E>(rows), line = 64 / static_cast<int>(sizeof(E));
   const int64_t k = call.k, panel_stride = call.panel_stride;
   const T *a = call.a;
   const E *b = static_cast<const E *>(call.b);
@@ -293,9 +295,9 @@ void strip(const StripCall<T> &call) {
 
 template <class T, class E, int rows>
 constexpr void fill_strips(Strips<T> &strips) {
-  if constexpr (strip_panels(rows) > 1) {
+  if constexpr (strip_panels<E>(rows) > 1) {
     strips.kernel[rows] = strip<T, E, rows>;
-    strips.panels[rows] = strip_panels(rows);
+    strips.panels[rows] = strip_panels<E>(rows);
   }
   if constexpr (rows > 1) fill_strips<T, E, rows - 1>(strips);
 }
