@@ -60,7 +60,6 @@ class Handle:
         op: ReduceOp | PreMulSum | None,
         root: int | None,
         bias: ArrayLike | None,
-        *,
         timeout_s: float | None,
         stream: StreamLike | None,
         block: bool,

@@ -167,7 +167,7 @@ cdef class Handle:
         return 0
 
     def run(
-        self, int kind, object x, object out, object op, object root, object bias, *, object timeout_s, object stream, bint block,
+        self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block,
         object staged=None,
     ):
         """Check a call, make its result, and give it to RCCL, or to the group that is open.
@@ -201,7 +201,7 @@ cdef class Handle:
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
-            return self.run(kind, x, out, op, root, bias, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
+            return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
             raise InvalidOperandError(
                 f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rocpy.rccl.public.transfers import KINDS, Transfers
+from rocpy.rccl.public.transfers import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Transfers
 
 if TYPE_CHECKING:
     from typing import TypeVar, Unpack
@@ -85,9 +85,8 @@ class Collectives(Transfers):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        return self._outcome(
-            self.run(KINDS["all_reduce"], x, out, op, None, bias, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(ALL_REDUCE, x, out, op, None, bias, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def reduce(
@@ -144,9 +143,8 @@ class Collectives(Transfers):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        return self._outcome(
-            self.run(KINDS["reduce"], x, out, op, root, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(REDUCE, x, out, op, root, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def broadcast(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[RootArguments]) -> _Array: ...
@@ -194,9 +192,8 @@ class Collectives(Transfers):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        return self._outcome(
-            self.run(KINDS["broadcast"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(BROADCAST, x, out, None, root, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def all_gather(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[OutArguments]) -> _Array: ...
@@ -241,9 +238,8 @@ class Collectives(Transfers):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        return self._outcome(
-            self.run(KINDS["all_gather"], x, out, None, None, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(ALL_GATHER, x, out, None, None, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def reduce_scatter(
@@ -297,6 +293,5 @@ class Collectives(Transfers):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(
-            self.run(KINDS["reduce_scatter"], x, out, op, None, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(REDUCE_SCATTER, x, out, op, None, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)

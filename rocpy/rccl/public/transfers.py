@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
     _Array = TypeVar("_Array", bound=ArrayLike)
 
-__all__ = ["KINDS", "Transfers"]
+__all__ = ["ALL_GATHER", "ALL_REDUCE", "BROADCAST", "REDUCE", "REDUCE_SCATTER", "Transfers"]
 
-KINDS = {name: number for number, name in enumerate(NAMES)}
+# Numbers of the calls, in the order of their names.
+ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER = (
+    NAMES.index(name) for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
+)
+ALL_TO_ALL, GATHER, SCATTER, SEND, RECV = (
+    NAMES.index(name) for name in ("all_to_all", "gather", "scatter", "send", "recv")
+)
 
 
 class Transfers(Handle):
@@ -72,9 +78,8 @@ class Transfers(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(
-            self.run(KINDS["all_to_all"], x, out, None, None, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(ALL_TO_ALL, x, out, None, None, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def gather(
@@ -128,9 +133,8 @@ class Transfers(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(
-            self.run(KINDS["gather"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(GATHER, x, out, None, root, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def scatter(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[RootArguments]) -> _Array: ...
@@ -197,9 +201,8 @@ class Transfers(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(
-            self.run(KINDS["scatter"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(SCATTER, x, out, None, root, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def send(
@@ -253,9 +256,8 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        return self._outcome(
-            self.run(KINDS["send"], x, None, None, peer, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(SEND, x, None, None, peer, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
 
     @overload
     def recv(
@@ -309,6 +311,5 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        return self._outcome(
-            self.run(KINDS["recv"], x, None, None, peer, None, timeout_s=timeout_s, stream=stream, block=block)
-        )
+        result = self.run(RECV, x, None, None, peer, None, timeout_s, stream, block)
+        return result if block else self._outcome(result)
