@@ -88,7 +88,7 @@ struct Tiled {
     // The tile that copies fetches its own rows; the others share what follows.
     const int64_t copying = b.copy ? 1 : 0;
     int64_t shares = 1;
-    while (2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
+    while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
     for (int64_t t = 0; t < pass.tiles; t++) {
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
@@ -285,9 +285,10 @@ struct Tiled {
       strip(pass, j, b, depth * width, acc);
       return together;
     }
-    const bool more = pass.tiles > 1 && q + 1 < task.end;
-    const char *next = b + (more ? depth : rows_ahead) * row_bytes;
-    PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, more || pass.tiles == 1};
+    const bool own = pass.tiles == 1 || (pass.tiles <= own_fetching_tiles && kernel.group == 1 && value_bytes > 1);
+    const char *next = b + (own ? rows_ahead : depth) * row_bytes;
+    PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, own || q + 1 < task.end};
+    rows.fetch_own = own;
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);

@@ -28,11 +28,16 @@ struct PanelRows {
   const char *next;
   int64_t next_step;
   bool fetch_next;
-  T *copy = nullptr;  // where the first tile copies the rows to for the others
+  bool fetch_own = false;  // what the first tile fetches are these rows, ahead of itself
+  T *copy = nullptr;       // where the first tile copies the rows to for the others
 };
 
-// How many rows ahead a lone tile fetches its panel.
+// How many rows ahead a tile fetches its own panel.
 constexpr int64_t rows_ahead = 64;
+
+// So few tiles multiply a packed panel faster than they could fetch the next one from memory: the first one waits for
+// memory whatever is fetched, and gets most of it ahead of itself in its own.
+constexpr int64_t own_fetching_tiles = 3;
 
 // A panel of fewer rows is fetched by its first tile alone.
 constexpr int64_t shared_rows = 64;
