@@ -251,7 +251,7 @@ class Kernel:
         if what == "slots" and rest.startswith("i32 0, ") and part.collective is not None:
             text = f"{before}call ptr @rocpy_simt_block_slots(ptr {STATE}, i32 {part.collective}, {rest[7:]})"
         elif what == "dynamic_shared":
-            text = f"{before}call ptr @rocpy_simt_dynamic_shared(ptr {STATE})"
+            text = f"{before}call ptr @rocpy_simt_dynamic_shared(ptr {STATE}) nounwind willreturn memory(none)"
         else:
             raise UnsuitedError
         return [line_of(text, "call", line.type)]
