@@ -60,9 +60,7 @@ class Handle:
         op: ReduceOp | PreMulSum | None,
         root: int | None,
         bias: ArrayLike | None,
-        timeout_s: float | None,
-        stream: StreamLike | None,
-        block: bool,
+        how: tuple[float | None, StreamLike | None, bool],
         staged: Any = None,
     ) -> Any: ...
     def seconds_to_wait(self, timeout_s: float | None) -> float: ...

@@ -167,17 +167,19 @@ cdef class Handle:
         return 0
 
     def run(
-        self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block,
-        object staged=None,
+        self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=None,
     ):
         """Check a call, make its result, and give it to RCCL, or to the group that is open.
 
-        ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
+        ``how``: ``timeout_s``, ``stream`` and ``block``, as the public calls have them. ``staged``: has copies of what is
+        in CPU memory, and takes the result there when the call is done.
         """
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
         cdef bint has_result, has_input
         cdef double seconds
+        cdef bint block
+        timeout_s, stream, block = how
         self.check()
         seconds = self.seconds_of(timeout_s)
         call.comm = self.comm
@@ -201,7 +203,7 @@ cdef class Handle:
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
-            return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
+            return self.run(kind, x, out, op, root, bias, how, staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
             raise InvalidOperandError(
                 f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"

@@ -85,7 +85,7 @@ class Collectives(Transfers):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        result = self.run(ALL_REDUCE, x, out, op, None, bias, timeout_s, stream, block)
+        result = self.run(ALL_REDUCE, x, out, op, None, bias, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -143,7 +143,7 @@ class Collectives(Transfers):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        result = self.run(REDUCE, x, out, op, root, None, timeout_s, stream, block)
+        result = self.run(REDUCE, x, out, op, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -192,7 +192,7 @@ class Collectives(Transfers):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        result = self.run(BROADCAST, x, out, None, root, None, timeout_s, stream, block)
+        result = self.run(BROADCAST, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -238,7 +238,7 @@ class Collectives(Transfers):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        result = self.run(ALL_GATHER, x, out, None, None, None, timeout_s, stream, block)
+        result = self.run(ALL_GATHER, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -293,5 +293,5 @@ class Collectives(Transfers):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(REDUCE_SCATTER, x, out, op, None, None, timeout_s, stream, block)
+        result = self.run(REDUCE_SCATTER, x, out, op, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)

@@ -78,7 +78,7 @@ class Transfers(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        result = self.run(ALL_TO_ALL, x, out, None, None, None, timeout_s, stream, block)
+        result = self.run(ALL_TO_ALL, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -133,7 +133,7 @@ class Transfers(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        result = self.run(GATHER, x, out, None, root, None, timeout_s, stream, block)
+        result = self.run(GATHER, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -201,7 +201,7 @@ class Transfers(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(SCATTER, x, out, None, root, None, timeout_s, stream, block)
+        result = self.run(SCATTER, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -256,7 +256,7 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(SEND, x, None, None, peer, None, timeout_s, stream, block)
+        result = self.run(SEND, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
     @overload
@@ -311,5 +311,5 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(RECV, x, None, None, peer, None, timeout_s, stream, block)
+        result = self.run(RECV, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)

@@ -287,8 +287,7 @@ struct Tiled {
     }
     const bool own = pass.tiles == 1 || (pass.tiles <= own_fetching_tiles && kernel.group == 1 && value_bytes > 1);
     const char *next = b + (own ? rows_ahead : depth) * row_bytes;
-    PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, own || q + 1 < task.end};
-    rows.fetch_own = own;
+    PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, own || q + 1 < task.end, own};
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
       kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
