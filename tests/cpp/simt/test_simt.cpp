@@ -198,17 +198,23 @@ void resumable_exit(void *, rocpy_simt_state *state) {
   rocpy_simt_begin_barrier(state, state->block_index[0] == 4 && state->rank == 5 ? 8 : 0);
 }
 
-void test_resumable() {
+// Launches a kernel with blocks of several sizes: each thread's value in the output is `expected(rank, threads)`.
+template <class Expected>
+void check_values(Kernel kernel, Expected expected) {
   for (const int32_t threads : {1, 8, 72, 256}) {
     rocpy_simt_config config = config_of(5, threads);
     config.threads = 2;
     Output out;
     out.values.assign(int64_t{5} * threads, 0);
-    CHECK(!launch({&resumable_sum, Form::turns}, &out, config));
-    for (int64_t i = 0; i < 5 * threads; ++i) {
-      CHECK(out.values[i] == 2 * expected_sum(i % threads, 0, threads) + 2 * expected_sum(i % threads, 8, threads));
-    }
+    CHECK(!launch(kernel, &out, config));
+    for (int64_t i = 0; i < 5 * threads; ++i) CHECK(out.values[i] == expected(i % threads, threads));
   }
+}
+
+void test_resumable() {
+  check_values({&resumable_sum, Form::turns}, [](int64_t rank, int32_t threads) {
+    return 2 * expected_sum(rank, 0, threads) + 2 * expected_sum(rank, 8, threads);
+  });
   const std::unique_ptr<Error> error = launch({&resumable_exit, Form::turns}, nullptr, config_of(6, 40));
   CHECK(error && error->fault == Fault::divergence && error->block[0] == 4 && error->site == "k.py:2");
 }
@@ -246,14 +252,7 @@ void loops_that_fail(void *arguments, rocpy_simt_state *state) {
 }
 
 void test_loops() {
-  for (const int32_t threads : {1, 8, 72, 256}) {
-    rocpy_simt_config config = config_of(5, threads);
-    config.threads = 2;
-    Output out;
-    out.values.assign(int64_t{5} * threads, 0);
-    CHECK(!launch({&loops, Form::loops}, &out, config));
-    for (int64_t i = 0; i < 5 * threads; ++i) CHECK(out.values[i] == 3 * ((i + 1) % threads));
-  }
+  check_values({&loops, Form::loops}, [](int64_t rank, int32_t threads) { return 3 * ((rank + 1) % threads); });
   rocpy_simt_config config = config_of(3, 4);
   config.block[1] = 2;
   std::unique_ptr<Error> error = launch({&loops_that_fail, Form::loops}, nullptr, config);

@@ -220,6 +220,13 @@ ROCPY_INLINE void store_part(Int8 *p, VecF v, int count) { store_bytes(p, cast<V
 template <class E>
 constexpr bool loads_fours = false;
 
+// Whether kernels read them so beside so many sums in registers, of which the tables take some.
+constexpr int sums_beside_tables = 16;
+template <class E>
+constexpr bool reads_fours(int sums) {
+  return loads_fours<E> && sums <= sums_beside_tables;
+}
+
 #if defined(__AVX512VBMI__)
 template <class F>
 constexpr bool loads_fours<Byte<F>> = F::width == 8;

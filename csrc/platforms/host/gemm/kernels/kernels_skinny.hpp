@@ -41,12 +41,6 @@ ROCPY_INLINE void load_group(const E *p, V (&values)[4]) {
   load_four(p, values);
 }
 
-// Elements of which four are, beside so many sums in registers; the tables take some.
-template <class E>
-constexpr bool reads_fours(int sums) {
-  return loads_fours<E> && sums <= 16;
-}
-
 // Some vectors of columns from the j-th on, `last` lanes of the last of them: all, where there are several.
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
@@ -71,7 +65,7 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
       if constexpr (reads_fours<E>(rows * vectors) && vectors % 4 == 0) {
         if (v % 4 == 0) {
           Vec<T> four[4];
-          load_group(b + v * lanes, four);
+          load_four(b + v * lanes, four);
           ROCPY_UNROLL
           for (int i = 0; i < 4; i++) row[v + i] = four[i];
         }

@@ -202,7 +202,7 @@ void tile(const TileCall<T> &call) {
 // Packed panels whose sums of so many rows fit the registers together, beside tables where elements have these.
 template <class E>
 constexpr int strip_panels(int rows) {
-  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? 16 : 24) : 12;
+  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? sums_beside_tables : 24) : 12;
   const int panels = sums / tile_vectors / rows;
   return panels > 4 ? 4 : panels;
 }
@@ -239,10 +239,6 @@ ROCPY_INLINE void store_strip(const StripCall<T> &call, const Vec<T> (&sum)[pane
   }
 }
 
-// As reads_fours; a line of a panel is two vectors there.
-template <class E, int sums>
-constexpr bool strip_reads_fours = loads_fours<E> && tile_vectors == 2 && sums <= 16;
-
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>
 void strip(const StripCall<T> &call) {
@@ -253,7 +249,8 @@ void strip(const StripCall<T> &call) {
   Vec<T> sum[panels][rows][tile_vectors];
   load_strip(call, sum);
   int64_t x = 0;
-  if constexpr (strip_reads_fours<E, panels * rows * tile_vectors>) {  // two rows of each panel, which lie together
+  if constexpr (tile_vectors == 2 && reads_fours<E>(panels * rows * tile_vectors)) {
+    // Two rows of each panel, which lie together.
     for (; x + 2 <= k; x += 2, a += 2 * rows, b += 2 * tile_vectors * lanes) {
       ROCPY_UNROLL
       for (int q = 0; q < panels; q++) {
