@@ -221,10 +221,10 @@ template <class E>
 constexpr bool loads_fours = false;
 
 // Whether kernels read them so beside so many sums in registers, of which the tables take some.
-constexpr int sums_beside_tables = 16;
+constexpr int most_sums_with_tables = 16;
 template <class E>
 constexpr bool reads_fours(int sums) {
-  return loads_fours<E> && sums <= sums_beside_tables;
+  return loads_fours<E> && sums <= most_sums_with_tables;
 }
 
 #if defined(__AVX512VBMI__)

@@ -202,7 +202,7 @@ void tile(const TileCall<T> &call) {
 // Packed panels whose sums of so many rows fit the registers together, beside tables where elements have these.
 template <class E>
 constexpr int strip_panels(int rows) {
-  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? sums_beside_tables : 24) : 12;
+  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? most_sums_with_tables : 24) : 12;
   const int panels = sums / tile_vectors / rows;
   return panels > 4 ? 4 : panels;
 }
