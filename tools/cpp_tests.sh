@@ -28,4 +28,4 @@ runner=()
 if [ "$kind" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
   runner=(setarch "$(uname -m)" -R)
 fi
-"${runner[@]}" ctest --test-dir "$folder" --output-on-failure --timeout 600 "$@"
+"${runner[@]}" ctest --test-dir "$folder" --output-on-failure --timeout 600 --parallel 2 "$@"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_bytes", "bound", "check_operator", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
 
-_OWN = (
+_OWN = frozenset((
     torch.int8,
     torch.uint8,
     torch.int32,
@@ -27,8 +27,9 @@ _OWN = (
     torch.float64,
     torch.float8_e4m3fn,
     torch.float8_e5m2,
-)
-_REDUCED = (*_OWN, torch.uint32, torch.uint64, torch.bool, torch.int16, torch.uint16)
+))
+# Reduced as they are, by every operator that is not bitwise.
+_PLAIN = frozenset((*_OWN, torch.uint32, torch.uint64))
 _OPERATORS = (
     (ReduceOp.SUM, "sum"),
     (ReduceOp.AVG, "avg"),
@@ -74,17 +75,21 @@ def check_operator(tensor: Tensor, operator: str | float) -> None:
     if operator in ("band", "bor", "bxor"):
         if dtype.is_floating_point or dtype.is_complex:
             raise UnsupportedError(f"op: bitwise operators of {dtype}; they take integers and booleans")
-    elif dtype == torch.bool and operator not in _OF_TRUTHS:
-        raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
-    elif dtype in _WIDENED and operator == "avg":
-        raise UnsupportedError(f"op: AVG of {str(dtype).removeprefix('torch.')}; use SUM and divide")
-    elif dtype.is_complex and operator not in ("sum", "avg") and not isinstance(operator, float):
-        raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
-    elif not (dtype in _REDUCED or dtype.is_complex):
+    elif dtype in _PLAIN:
+        return
+    elif dtype == torch.bool:
+        if operator not in _OF_TRUTHS:
+            raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
+    elif dtype in _WIDENED:
+        if operator == "avg":
+            raise UnsupportedError(f"op: AVG of {str(dtype).removeprefix('torch.')}; use SUM and divide")
+    elif not dtype.is_complex:
         raise UnsupportedError(
             f"op: {operator} of {dtype}, which RCCL does not reduce; convert it, for instance to torch.float32. "
             "Broadcasts, gathers and other copies take it"
         )
+    elif operator not in ("sum", "avg") and not isinstance(operator, float):
+        raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -95,7 +100,7 @@ def dense(tensor: Tensor) -> Tensor:
     InvalidOperandError
         It is sparse, quantized, or has no memory.
     """
-    if tensor.is_sparse or tensor.layout != torch.strided:
+    if tensor.layout != torch.strided:
         raise InvalidOperandError(f"tensor: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
     if tensor.is_quantized:
         raise InvalidOperandError(f"tensor: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
@@ -103,7 +108,7 @@ def dense(tensor: Tensor) -> Tensor:
         raise InvalidOperandError(
             "tensor: is on the meta device, which has no memory; create one with torch.empty_like"
         )
-    return tensor.detach()
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def copied(tensor: Tensor) -> Tensor:
@@ -133,14 +138,15 @@ def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | floa
         There is no such reduction.
     """
     held = dense(tensor)
+    dtype = held.dtype
+    if dtype in _PLAIN:
+        return (held.resolve_neg() if held.is_neg() else held).contiguous(), operator
     check_operator(held, operator)
-    if held.dtype == torch.bool:
+    if dtype == torch.bool:
         return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
-    if held.dtype in _WIDENED:
+    if dtype in _WIDENED:
         return held.to(torch.int32).contiguous(), operator
-    if held.is_complex():
-        return torch.view_as_real(held.resolve_conj()).contiguous(), operator
-    return held.resolve_neg().contiguous(), operator
+    return torch.view_as_real(held.resolve_conj()).contiguous(), operator
 
 
 def reduced(row: Tensor, target: Tensor) -> None:

@@ -90,6 +90,8 @@ ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int c
         Vec<T> block[lanes];
         ROCPY_UNROLL
         for (int i = 0; i < lanes; i++) {
+          // No hardware follows so many columns at once. The panel to the right is copied after a product.
+          __builtin_prefetch(from + (c + i + width) * c_stride + x, 0, 2);
           block[i] = c + i < count ? load(from + (c + i) * c_stride + x) : splat(static_cast<T>(0));
         }
         transpose<T>(block);
