@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["as_bytes", "bound", "check_operator", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
 
-_OWN = frozenset((
-    torch.int8,
-    torch.uint8,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-))
+_OWN = frozenset(
+    (
+        torch.int8,
+        torch.uint8,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+    )
+)
 # Reduced as they are, by every operator that is not bitwise.
 _PLAIN = frozenset((*_OWN, torch.uint32, torch.uint64))
 _OPERATORS = (
