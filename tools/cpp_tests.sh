@@ -23,9 +23,9 @@ export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1:strict_strin
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 # At its end the thread sanitizer waits a second for late reports, in each of the hundreds of processes that some tests start.
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=100
-# The thread sanitizer's shadow memory does not fit the address space layout that newer kernels randomise most.
+# The sanitizers' shadow memory does not fit the address space layout that newer kernels randomise most.
 runner=()
-if [ "$kind" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+if [ "$kind" != plain ] && setarch "$(uname -m)" -R true 2>/dev/null; then
   runner=(setarch "$(uname -m)" -R)
 fi
 "${runner[@]}" ctest --test-dir "$folder" --output-on-failure --timeout 600 --parallel 2 "$@"
