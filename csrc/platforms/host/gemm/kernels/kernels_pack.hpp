@@ -90,7 +90,7 @@ ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int c
         Vec<T> block[lanes];
         ROCPY_UNROLL
         for (int i = 0; i < lanes; i++) {
-          // No hardware follows so many columns at once. The panel to the right is copied after a product.
+          // No hardware follows so many columns at once; the panel to the right is copied next.
           __builtin_prefetch(from + (c + i + width) * c_stride + x, 0, 2);
           block[i] = c + i < count ? load(from + (c + i) * c_stride + x) : splat(static_cast<T>(0));
         }
