@@ -49,6 +49,9 @@ constexpr double cycles_per_microsecond = 4000;
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 
+// What is held of a few rows of a while packed panels are read from their beginning to their end.
+constexpr int64_t held_bytes = 256 << 10;
+
 // Panels of b from which on one more is a small price for panels that begin where cache lines do.
 constexpr int64_t many_panels = 64;
 
@@ -125,7 +128,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const double full = narrow ? panels - 1 : panels;
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
-  const double panel_bytes = static_cast<double>(b.depth) * width * size(p.compute);
+  const double panel_bytes = static_cast<double>(b.panel_depth) * width * size(p.compute);
   if (panel_bytes > (low_tiles(p) ? 2 * near_bytes : near_bytes)) {
     cycles += tiles * k * panels * width * size(p.compute) * outer_reads;
   }
@@ -229,6 +232,14 @@ double small_cycles(const Problem &p) {
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
+// Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows of
+// a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
+bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
+  if (!p.b.packed || p.compute == Type::i32 || blocks.tiles > own_fetching_tiles) return false;
+  if (!staged(p.b) && size_of(p.b.type) > 1) return true;
+  return blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows;
+}
+
 }  // namespace
 
 // Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
@@ -270,6 +281,12 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   // Passes over blocks that are packed with their scales begin with one.
   const int64_t step = packed_blocks(p.b) ? block_depth : 8;
   blocks.depth = larger(step, round_up(divide_up(values, passes), step));
+  blocks.panel_depth = blocks.depth;
+  if (reads_whole_panels(p, blocks)) {
+    const int64_t most = larger(variant.depth, held_bytes / (p.m * static_cast<int64_t>(size_of(p.compute))));
+    blocks.depth = larger(step, round_up(divide_up(values, larger(1, divide_up(values, most))), step));
+    if (blocks.tiles == 1) blocks.panel_depth = blocks.depth;
+  }
 
   // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.
   const bool low = low_tiles(p);

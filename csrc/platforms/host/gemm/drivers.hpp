@@ -145,7 +145,8 @@ void operand_sums(const Problem &p);
 struct Blocks {
   int64_t tiles, tile_rows, block_tiles, blocks;  // of rows
   int64_t panels, chunk_panels, chunks;           // of columns
-  int64_t depth;
+  int64_t depth;                                  // of a pass: so many values of a row of a are copied together
+  int64_t panel_depth;                            // of a panel within it, before the next panel
   bool a_in_place;  // tiles read rows of a where they are
 };
 // `threads` that take the tasks, 0 where that is not known yet: columns are cut for them. No bit depends on how these

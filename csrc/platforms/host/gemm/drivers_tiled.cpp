@@ -70,6 +70,12 @@ struct Tiled {
   int64_t column_of(int64_t q) const { return larger(0, q * kernel.tile_columns - lacking); }
   int64_t columns_of(int64_t q) const { return smaller(column_of(q + 1), p.n) - column_of(q); }
 
+  // The rows of a of a pass's t-th tile, which has so many.
+  const T *left_rows(const Pass<T> &pass, int64_t t, int64_t rows) const {
+    if (a_in_place) return pass.a + t * blocks.tile_rows * p.a.row_stride + pass.from;
+    return pass.a + t * blocks.tile_rows * pass.held + pass.from * rows;
+  }
+
   // A pass over one panel; acc holds the sums of its tiles between passes.
   void panel(const Pass<T> &pass, const PanelRows<T> &b, T *acc) const {
     const int64_t lanes = kernel.tile_columns / 2, width = b.columns, count = pass.count;
@@ -110,7 +116,7 @@ struct Tiled {
       } else if (pass.last) {
         tile = buffer;
       }
-      const T *rows_of_a = pass.a + t * blocks.tile_rows * (a_in_place ? p.a.row_stride : count);
+      const T *rows_of_a = left_rows(pass, t, rows);
       const Fetch fetch = from.copy ? fetch_copied(b) : fetch_of(pass, b, t - copying, shares, region, rows_of_a);
       if (pass.last) epilogue_matrices.fetch(fetch.matrix ? 1 : 0, region);
       const auto run_tile = from.copy ? kernel.copying[from.element][!a_in_place][rows]
@@ -139,12 +145,13 @@ struct Tiled {
     const int64_t rows = blocks.tile_rows, width = kernel.tile_columns, i = pass.first_tile * rows;
     const char *none = static_cast<const char *>(b.data);
     T *out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + i * p.d_row_stride + b.j;
-    TileCall<T> call{pass.count, pass.a, p.a.row_stride, none, b.stride, pass.x0 ? acc : nullptr,
-                     width,      out,    p.d_row_stride, none, 0,        0,
+    TileCall<T> call{pass.count, nullptr, p.a.row_stride, none, b.stride, pass.x0 ? acc : nullptr,
+                     width,      out,     p.d_row_stride, none, 0,        0,
                      part,       part};
-    for (int64_t t = 0, left = p.m - i; t < pass.tiles; t++, left -= rows) {
-      kernels_of_rows[smaller(rows, left)](call);
-      call.a += rows * (a_in_place ? p.a.row_stride : pass.count);
+    for (int64_t t = 0; t < pass.tiles; t++) {
+      const int64_t rows_here = smaller(rows, p.m - i - t * rows);
+      call.a = left_rows(pass, t, rows_here);
+      kernels_of_rows[rows_here](call);
       if (call.in) call.in += rows * width;
       call.out += rows * p.d_row_stride;
     }
@@ -229,8 +236,9 @@ struct Tiled {
       stride = plain ? p.d_row_stride : strips.panels[rows] * width;
       out = plain ? static_cast<T *>(p.d) + pass.g * p.d_batch_stride + j : buffer;
     }
-    strips.kernel[rows](
-        {pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride, panel});
+    const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
+    strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
+                         panel, from_memory});
     if (pass.last && !plain) {
       epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
                sums ? sums_of(pass.g, 0) + j : nullptr);
@@ -274,19 +282,39 @@ struct Tiled {
            kernel.copying[element][0][blocks.tile_rows];
   }
 
+  int64_t packed_value_bytes() const {
+    return panel_type == Type::i8 ? kernel.group : static_cast<int64_t>(size_of(panel_type));
+  }
+
+  // Where a pass's rows of the q-th panel are.
+  const char *packed_rows(const Pass<T> &pass, int64_t q) const {
+    const int64_t depth = values_of(pass.elements, kernel.group);
+    const int64_t row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
+    return static_cast<const char *>(panels) + row * kernel.tile_columns * packed_value_bytes();
+  }
+
   // A pass over panels of b that were packed, from the q-th on; returns how many.
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
-    const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
-    const int64_t value_bytes = panel_type == Type::i8 ? kernel.group : static_cast<int64_t>(size_of(panel_type));
-    const int64_t row_bytes = width * value_bytes, together = strip_panels();
-    const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
-    const char *b = static_cast<const char *>(panels) + packed_row * row_bytes;
-    if (together > 1 && q + together <= task.end && j + together * width <= p.n) {
-      strip(pass, j, b, depth * width, acc);
+    const int64_t width = kernel.tile_columns, together = strip_panels();
+    if (together > 1 && q + together <= task.end && (q + together) * width <= p.n) {
+      strip(pass, q * width, packed_rows(pass, q), values_of(pass.elements, kernel.group) * width, acc);
       return together;
     }
+    for (Pass<T> part = pass; part.from < pass.held; part.from += part.count) {
+      part.count = smaller(blocks.panel_depth, pass.held - part.from);
+      part.x0 = pass.x0 + part.from;
+      part.last = pass.last && part.from + part.count == pass.held;
+      packed_panel(part, task, q, acc);
+    }
+    return 1;
+  }
+
+  void packed_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
+    const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
+    const int64_t value_bytes = packed_value_bytes(), row_bytes = width * value_bytes;
+    const char *b = packed_rows(pass, q);
     const bool own = pass.tiles == 1 || (pass.tiles <= own_fetching_tiles && kernel.group == 1 && value_bytes > 1);
-    const char *next = b + (own ? rows_ahead : depth) * row_bytes;
+    const char *next = b + (own ? packed_bytes_ahead : depth * row_bytes);
     PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, own || q + 1 < task.end, own};
     if (rows.element >= tile_element_type_count && !thin) {
       const int columns = static_cast<int>(width);
@@ -297,7 +325,6 @@ struct Tiled {
       rows.copy = task.copies;  // widened once
     }
     panel(pass, rows, acc);
-    return 1;
   }
 
   // A pass over a panel of b as it is. It is copied where several row tiles use it: its rows lie then side by side and
@@ -344,7 +371,7 @@ struct Tiled {
     task.first = chunk * blocks.chunk_panels;
     task.end = smaller(task.first + blocks.chunk_panels, blocks.panels);
     task.copies = a_block + round_up(pass.tiles * blocks.tile_rows * blocks.depth + 64, 64);
-    task.copy_values = blocks.depth * width;
+    task.copy_values = blocks.panel_depth * width;
     task.acc = task.copies + (panels ? 1 : panels_together) * task.copy_values;
     if (sums) {
       T *row = sums_of(pass.g, block);
@@ -356,7 +383,7 @@ struct Tiled {
       rows_of_a = static_cast<const T *>(p.a.data) + at;
     }
     do {
-      pass.count = smaller(blocks.depth, depth - pass.x0);
+      pass.count = pass.held = smaller(blocks.depth, depth - pass.x0);
       pass.last = pass.x0 + pass.count == depth;
       pass.a = a_in_place ? rows_of_a + pass.x0 : a_block;
       if (!a_in_place) pack_left(pass, a_block);

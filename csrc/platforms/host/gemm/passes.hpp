@@ -13,6 +13,7 @@ struct Pass {
   int64_t g, elements;        // the batch entry, and its elements along k
   int64_t first_tile, tiles;  // of rows
   int64_t x0, count;
+  int64_t from, held;  // where these values begin among those that `a` holds, and how many it does
   bool last;  // then the sums are complete
   const T *a;
 };
@@ -32,12 +33,15 @@ struct PanelRows {
   T *copy = nullptr;       // where the first tile copies the rows to for the others
 };
 
-// How many rows ahead a tile fetches its own panel.
-constexpr int64_t rows_ahead = 64;
+// How far ahead a tile fetches its own packed panel, in bytes: memory takes long, and the second cache holds much.
+constexpr int64_t packed_bytes_ahead = 16 << 10;
 
 // So few tiles multiply a packed panel faster than they could fetch the next one from memory: the first one waits for
 // memory whatever is fetched, and gets most of it ahead of itself in its own.
 constexpr int64_t own_fetching_tiles = 3;
+
+// Operands of b beyond this size come from memory.
+constexpr int64_t cached_operand_bytes = 8 << 20;
 
 // A panel of fewer rows is fetched by its first tile alone.
 constexpr int64_t shared_rows = 64;

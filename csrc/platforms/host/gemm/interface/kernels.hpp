@@ -57,6 +57,7 @@ struct StripCall {
   int64_t in_stride, in_panel;
   T *out;
   int64_t out_stride, out_panel;
+  bool from_memory;  // b is larger than caches are taken to be
 };
 template <class T>
 struct Strips {

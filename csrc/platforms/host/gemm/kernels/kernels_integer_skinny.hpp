@@ -153,7 +153,7 @@ void integer_dot(const DotCall<int32_t> &call) {
 // As strip.
 template <class E, int rows>
 void integer_strip(const StripCall<int32_t> &call) {
-  constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels<E>(rows), line = 64 / static_cast<int>(sizeof(E));
+  constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels<int32_t, E>(rows), line = 64 / static_cast<int>(sizeof(E));
   const int64_t k = call.k, panel_stride = call.panel_stride;
   const int32_t *a = call.a;
   const E *b = static_cast<const E *>(call.b);
@@ -195,9 +195,9 @@ void integer_strip(const StripCall<int32_t> &call) {
 
 template <class E, int rows>
 constexpr void fill_integer_strips(Strips<int32_t> &strips) {
-  if constexpr (strip_panels<E>(rows) > 1) {
+  if constexpr (strip_panels<int32_t, E>(rows) > 1) {
     strips.kernel[rows] = integer_strip<E, rows>;
-    strips.panels[rows] = strip_panels<E>(rows);
+    strips.panels[rows] = strip_panels<int32_t, E>(rows);
   }
   if constexpr (rows > 1) fill_integer_strips<E, rows - 1>(strips);
 }

@@ -20,13 +20,22 @@ constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
 // that is next.
-constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 1024 : 512; }
+constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 2048 : 512; }
 constexpr int64_t dot_ahead = 2048;
 
-// The hardware follows eight lines by itself, and fetches in between cost up to a fourth of its rate; but elements that
-// are widened leave it waiting.
+// Beside the products of one row the hardware follows eight lines by itself, and fetches in between cost up to a fourth
+// of its rate; but elements that are widened leave it waiting, as the products of several rows do.
 template <class E>
-constexpr bool fetches_lines = sizeof(E) < (vector_registers == 32 ? 2 : 4);
+constexpr bool fetches_lines(int rows) {
+  return rows > 1 || sizeof(E) < (vector_registers == 32 ? 2 : 4);
+}
+
+// Into the innermost cache for one row, whose time allows no waiting for the second one; for several rows into that
+// one, from far ahead.
+template <int rows>
+ROCPY_INLINE void fetch_line(const void *at) {
+  __builtin_prefetch(at, 0, rows > 1 ? 2 : 3);
+}
 
 // Elements of which two vectors are read at a time.
 template <class E>
@@ -81,8 +90,8 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
       } else {
         row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
       }
-      if (fetches_lines<E> && v * lanes * sizeof(E) % 64 == 0) {
-        __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
+      if (fetches_lines<E>(rows) && v * lanes * sizeof(E) % 64 == 0) {
+        fetch_line<rows>(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       }
       if constexpr (vector_registers == 32) {
         ROCPY_UNROLL
@@ -178,6 +187,12 @@ void side_by_side(const WideCall<T> &call) {
     }
   }
   for (; j + 2 * lanes <= n; j += 2 * lanes) {
+    if (rows > 1 && j * static_cast<int64_t>(sizeof(E)) % 64 == 0) {
+      ROCPY_UNROLL
+      for (int x = 0; x < lines_side_by_side; x++) {
+        fetch_line<rows>(reinterpret_cast<const char *>(b + x * stride + j) + wide_ahead(rows));
+      }
+    }
     side_by_side_vector<T, E, rows>(factor, b + j, stride, lanes, acc + j, acc_stride, first);
     side_by_side_vector<T, E, rows>(factor, b + j + lanes, stride, lanes, acc + j + lanes, acc_stride, first);
   }

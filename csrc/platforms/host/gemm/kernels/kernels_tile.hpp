@@ -199,17 +199,26 @@ void tile(const TileCall<T> &call) {
   store_tile(call, call.stored, sum);
 }
 
-// Packed panels whose sums of so many rows fit the registers together, beside tables where elements have these.
-template <class E>
+// Packed panels whose sums of so many rows fit the registers together, beside tables where elements have these, and
+// beside factors and what is widened: else those would come and go with every step.
+template <class T, class E>
 constexpr int strip_panels(int rows) {
   const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? most_sums_with_tables : 24) : 12;
   const int panels = sums / tile_vectors / rows;
+  const bool spills = panels * rows * tile_vectors + rows + tile_vectors > vector_registers;
+  if (sizeof(E) < sizeof(T) && spills) return 1;
   return panels > 4 ? 4 : panels;
 }
 
 // How far ahead of its use a line of each panel is fetched, in bytes. Measured on processors of AMD's third generation
 // (vectors of 32 bytes) and fourth: what is fetched earlier has left the innermost cache again before it is used.
 constexpr int64_t strip_ahead = vector_bytes == 32 ? 512 : 1024;
+
+// Of elements of 16 bits a line takes as long as two of float: memory falls behind unless it is asked earlier too, for
+// the second cache.
+constexpr int64_t strip_far_ahead = 4096;
+template <class E>
+constexpr bool asks_memory_early = sizeof(E) == 2;
 
 template <class T, int panels, int rows>
 ROCPY_INLINE void load_strip(const StripCall<T> &call, Vec<T> (&sum)[panels][rows][tile_vectors]) {
@@ -240,9 +249,9 @@ ROCPY_INLINE void store_strip(const StripCall<T> &call, const Vec<T> (&sum)[pane
 }
 
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
-template <class T, class E, int rows>
-void strip(const StripCall<T> &call) {
-  constexpr int lanes = vector_lanes<T>, panels = strip_panels<E>(rows), line = 64 / static_cast<int>(sizeof(E));
+template <class T, class E, int rows, bool early>
+ROCPY_INLINE void strip_of(const StripCall<T> &call) {
+  constexpr int lanes = vector_lanes<T>, panels = strip_panels<T, E>(rows), line = 64 / static_cast<int>(sizeof(E));
   const int64_t k = call.k, panel_stride = call.panel_stride;
   const T *a = call.a;
   const E *b = static_cast<const E *>(call.b);
@@ -280,7 +289,9 @@ void strip(const StripCall<T> &call) {
       ROCPY_UNROLL
       for (int v = 0; v < tile_vectors; v++) {
         if (v * lanes % line == 0) {
-          __builtin_prefetch(reinterpret_cast<const char *>(row + v * lanes) + strip_ahead);
+          const char *at = reinterpret_cast<const char *>(row + v * lanes);
+          __builtin_prefetch(at + strip_ahead);
+          if constexpr (early) __builtin_prefetch(at + strip_far_ahead, 0, 2);
         }
         ROCPY_UNROLL
         for (int i = 0; i < rows; i++) sum[q][i][v] = fma(factor[i], values[v], sum[q][i][v]);
@@ -291,10 +302,18 @@ void strip(const StripCall<T> &call) {
 }
 
 template <class T, class E, int rows>
+void strip(const StripCall<T> &call) {
+  if constexpr (asks_memory_early<E>) {
+    if (call.from_memory) return strip_of<T, E, rows, true>(call);
+  }
+  strip_of<T, E, rows, false>(call);
+}
+
+template <class T, class E, int rows>
 constexpr void fill_strips(Strips<T> &strips) {
-  if constexpr (strip_panels<E>(rows) > 1) {
+  if constexpr (strip_panels<T, E>(rows) > 1) {
     strips.kernel[rows] = strip<T, E, rows>;
-    strips.panels[rows] = strip_panels<E>(rows);
+    strips.panels[rows] = strip_panels<T, E>(rows);
   }
   if constexpr (rows > 1) fill_strips<T, E, rows - 1>(strips);
 }
