@@ -49,9 +49,6 @@ constexpr double cycles_per_microsecond = 4000;
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 
-// What is held of a few rows of a while packed panels are read from their beginning to their end.
-constexpr int64_t held_bytes = 256 << 10;
-
 // Panels of b from which on one more is a small price for panels that begin where cache lines do.
 constexpr int64_t many_panels = 64;
 
@@ -74,7 +71,8 @@ double copy_cycles(const Matrix &m, bool across, bool along) {
   if (staged(m)) return 12;
   if (!across && !along) return 60;
   if (m.type == Type::i8) return 5;
-  const double widen = size(m.type) < 2 ? 3 : 0;
+  // Bytes are widened, and turned a row at a time where vectors are wide.
+  const double widen = size(m.type) >= 2 ? 0 : across || kernels<float>().tile_columns < 32 ? 3 : 12;
   return widen + (across ? 1.5 : 4);
 }
 
@@ -108,8 +106,10 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
 // Bytes of b that arrive in a cycle where tiles read it in place. Thin ones have no time to fetch ahead, unless their
 // vectors take two cycles each, or b comes from a cache that is near.
 double in_place_rate(const Problem &p, const Blocks &b, double b_bytes) {
-  const bool far = b_bytes > cached_bytes;
-  if (vectors_take_two_cycles() && b.blocks == 1) return far ? 7.6 : 8.5;
+  const bool far = b_bytes >= cached_bytes;
+  // Of 16 bits two panels share each line.
+  if (far && size(p.b.type) == 2) return (b.tiles == 1 ? 0.65 : 0.5) * memory_bytes;
+  if (vectors_take_two_cycles() && b.blocks == 1) return far || size(p.b.type) == 2 ? 7.6 : 8.5;
   if (!far_rows_wait() && b.tiles == 1 && !far) return p.compute == Type::f64 ? 8.4 : 7.6;
   return 0.5 * memory_bytes;
 }
@@ -183,6 +183,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   } else {
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
+    // Columns that are copied one beside the other arrive from memory at half its rate.
+    if (along && b_bytes >= cached_bytes) extra += memory_cycles(b_bytes, memory_bytes);
   }
   return 150 + batch * (cycles + extra);
 }
@@ -194,8 +196,9 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
   const bool wide = rows ? p.b.column_stride == 1 : p.a.row_stride == 1;
   const double vectors = wide ? k / group * ((many + lanes - 1) / lanes) : many * (k / group / lanes + 4);
-  // Narrow elements are widened, or joined to groups, before they are multiplied.
-  const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 : 0;
+  // Narrow elements are widened for each group of rows, or joined to groups of their own, before they are multiplied.
+  const double groups = wide ? std::ceil(few / static_cast<double>(smaller(max_skinny_rows, tile_rows_of(p)))) : 1;
+  const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 * groups : 0;
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
   const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   double cycles = vectors * (few * 0.65 + 0.6 + widen);
@@ -207,9 +210,7 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double chunks = many / variant.columns;
   // The lanes of a dot product are added one after the other.
   cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
-  // Measured: of dots of 16-bit values short chunks are the faster ones, with others the slower ones.
-  const double cut = dots && size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
-  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
+  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 && !dots ? 1.05 : 1));
 }
 
 double small_cycles(const Problem &p) {
@@ -281,11 +282,14 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   // Passes over blocks that are packed with their scales begin with one.
   const int64_t step = packed_blocks(p.b) ? block_depth : 8;
   blocks.depth = larger(step, round_up(divide_up(values, passes), step));
-  blocks.panel_depth = blocks.depth;
+  blocks.panel_depth = blocks.copied_depth = blocks.depth;
   if (reads_whole_panels(p, blocks)) {
     const int64_t most = larger(variant.depth, held_bytes / (p.m * static_cast<int64_t>(size_of(p.compute))));
     blocks.depth = larger(step, round_up(divide_up(values, larger(1, divide_up(values, most))), step));
-    if (blocks.tiles == 1) blocks.panel_depth = blocks.depth;
+    if (blocks.tiles == 1) {
+      blocks.panel_depth = blocks.depth;
+      blocks.copied_depth = 0;
+    }
   }
 
   // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.

@@ -38,14 +38,18 @@ constexpr int64_t panels_together = 8;
 // Rows that are multiples of this far apart fall on the same sets of the innermost cache.
 constexpr int64_t set_bytes = 4096;
 
+// What is held of a few rows of a while packed panels are read from their beginning to their end.
+constexpr int64_t held_bytes = 256 << 10;
+
 // What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
-// many panels as are copied together, one where b is packed.
+// many panels as are copied together, one where b is packed. Tiles of equal height may hold twice the rows there are.
 template <class T>
 constexpr size_t tiled_scratch(const Variant &variant) {
   constexpr int64_t value = sizeof(T), width = 2 * 64 / value;
   const bool wide = value == 8;
   const int64_t panels = variant.family == Family::blocked ? 1 : panels_together;
-  const int64_t a_values = round_up(variant.rows * variant.depth + 64, 64), sums = variant.rows * variant.columns;
+  const int64_t a_values = round_up(larger(variant.rows * variant.depth, 2 * held_bytes / value) + 64, 64);
+  const int64_t sums = variant.rows * variant.columns;
   return static_cast<size_t>(value * (a_values + panels * variant.depth * width + sums / (wide ? 2 : 1)));
 }
 

@@ -18,7 +18,11 @@ constexpr int64_t held_stride = held_depth + 16;
 // Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
 constexpr int64_t tasks_of_thread = 2, least_chunk = 256;
 constexpr int64_t sums_apart = 32;         // between the sums of one line and the next, for the same reason
-constexpr int64_t dot_block_columns = 16;  // columns that all small rows visit before the next
+// Lines that all groups of small rows visit before the next ones: of narrow elements more stay in the second cache.
+constexpr int64_t dot_block_lines = 16, narrow_dot_block_lines = 48;
+// Rows of dots that a kernel takes at a time, where bytes need not be widened for each group: with more of them fewer
+// lines fit the registers, and all rows are read again for each few lines.
+constexpr int64_t most_dot_rows = 6;
 
 // A task's scratch: the small matrix's values, and sums of at most 16 lines, each as long as a chunk.
 constexpr bool scratch_suffices() {
@@ -72,12 +76,20 @@ struct Skinny {
   int64_t k = effective_k(p);
   int64_t few = rows ? p.m : p.n, many = rows ? p.n : p.m;
   // Rows of the small matrix that a kernel takes at a time, in groups of about equal size.
-  int64_t group_rows = divide_up(few, divide_up(few, smaller(max_skinny_rows, kernel.tile_rows)));
+  int64_t group_rows = divide_up(few, divide_up(few, most_group_rows()));
   int64_t chunk, chunks;
   T *sums = nullptr;
 
   Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count)
       : p(problem), chunk(chunk_size), chunks(chunk_count) {}
+
+  int64_t most_group_rows() const {
+    const int64_t most = smaller(max_skinny_rows, kernel.tile_rows);
+    return dots && bits_of(large().type) > 8 ? smaller(most, most_dot_rows) : most;
+  }
+  int64_t block_lines() const {
+    return kernel.group == 1 && bits_of(large().type) <= 16 ? narrow_dot_block_lines : dot_block_lines;
+  }
 
   const Matrix &large() const { return rows ? p.b : p.a; }
   const Matrix &small() const { return rows ? p.a : p.b; }
@@ -173,15 +185,15 @@ struct Skinny {
       const int64_t depth = smaller(most, k - x0), steps = values_of(depth, kernel.group);
       hold(g, x0, depth, held);
       if (dots) {
-        const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded;
-        for (int64_t j = 0; j < count; j += dot_block_columns) {
+        const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded, lines = block_lines();
+        for (int64_t j = 0; j < count; j += lines) {
           for (int64_t i = 0; i < few; i += group_rows) {
             const int64_t group = smaller(group_rows, few - i);
             DotCall<T> call{};
             call.k = depth;
             call.a = held + i * held_stride;
             call.a_stride = held_stride;
-            call.n = smaller(dot_block_columns, count - j);
+            call.n = smaller(lines, count - j);
             call.out = acc + i * out_few + j * out_many;
             call.out_row = out_few;
             call.out_column = out_many;

@@ -81,7 +81,7 @@ void dot_blocks(const BlockDotCall &call) {
       for (int c = 0; c < columns; c++) {
         VecF values[parts];
         load_block<F>(line[c], values);
-        __builtin_prefetch(line[c] + dot_ahead);
+        fetch_far(line[c] + dot_ahead<uint8_t>);
         line[c] += block;
         const VecF factor = splat(e8m0_to_float(*scale[c]++));
         ROCPY_UNROLL
@@ -151,7 +151,7 @@ void thin_blocks(const TileCall<float> &call) {
     for (int r = 0; r < block_length; r++, b += block_row_bytes<F>, a += rows) {
       VecF first, second;
       load_row<F>(b, &first, &second);
-      __builtin_prefetch(b + dot_ahead);
+      fetch_far(b + dot_ahead<uint8_t>);
       first = first * scale[0];
       second = second * scale[1];
       ROCPY_UNROLL

@@ -116,14 +116,14 @@ void integer_dot(const DotCall<int32_t> &call) {
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
     VecI sum[rows][columns] = {};
-    const int64_t next = columns * b_stride - k + dot_ahead;
+    const int64_t next = columns * b_stride - k + dot_ahead<int8_t>;
     for (int64_t x = 0; x < k; x += group_vector) {
-      [[maybe_unused]] const int64_t ahead = k - x > dot_ahead ? dot_ahead : next;
+      [[maybe_unused]] const int64_t ahead = k - x > dot_ahead<int8_t> ? dot_ahead<int8_t> : next;
       VecI factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         factor[c] = flipped_right(load_groups(column[c] + x, k - x));
-        if constexpr (rows > 1) __builtin_prefetch(column[c] + x + ahead);
+        if constexpr (rows > 1) fetch_far(column[c] + x + ahead);
       }
       const int32_t *groups = a + x / group_size;
       const int some = k - x >= group_vector ? lanes : static_cast<int>((k - x + group_size - 1) / group_size);

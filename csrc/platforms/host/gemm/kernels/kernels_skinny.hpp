@@ -15,13 +15,25 @@ constexpr int skinny_vectors(int rows) {
   return vectors > most ? most : vectors < 1 ? 1 : vectors;
 }
 
+// The same beside elements of 16 bits, which are in a register each before they are multiplied.
+template <class E>
+constexpr int element_vectors(int rows) {
+  const int vectors = skinny_vectors(rows);
+  const bool spills = vector_registers == 16 && rows * vectors + vectors + 1 > vector_registers;
+  return sizeof(E) == 2 && spills ? vectors - 1 : vectors;
+}
+
 // Of one row the stretch of each line that is read at once is longer.
-constexpr int wide_vectors(int rows) { return rows > 1 ? skinny_vectors(rows) : 8; }
+template <class E>
+constexpr int wide_vectors(int rows) {
+  return rows > 1 ? element_vectors<E>(rows) : 8;
+}
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
 // that is next.
 constexpr int64_t wide_ahead(int rows) { return rows > 1 ? 2048 : 512; }
-constexpr int64_t dot_ahead = 2048;
+template <class E>
+constexpr int64_t dot_ahead = sizeof(E) > 1 ? 4096 : 2048;
 
 // Beside the products of one row the hardware follows eight lines by itself, and fetches in between cost up to a fourth
 // of its rate; but elements that are widened leave it waiting, as the products of several rows do.
@@ -30,11 +42,17 @@ constexpr bool fetches_lines(int rows) {
   return rows > 1 || sizeof(E) < (vector_registers == 32 ? 2 : 4);
 }
 
-// Into the innermost cache for one row, whose time allows no waiting for the second one; for several rows into that
-// one, from far ahead.
+// Far ahead means into the second cache: what went to the innermost one would be gone again.
+ROCPY_INLINE void fetch_far(const void *at) { __builtin_prefetch(at, 0, 2); }
+
+// For one row, whose products leave no time to wait for the second cache, the innermost one.
 template <int rows>
 ROCPY_INLINE void fetch_line(const void *at) {
-  __builtin_prefetch(at, 0, rows > 1 ? 2 : 3);
+  if constexpr (rows > 1) {
+    fetch_far(at);
+  } else {
+    __builtin_prefetch(at);
+  }
 }
 
 // Elements of which two vectors are read at a time.
@@ -208,7 +226,7 @@ void wide(const WideCall<T> &arguments) {
   if constexpr (rows <= rows_side_by_side && reads_side_by_side<E>) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
-  constexpr int lanes = vector_lanes<T>, vectors = wide_vectors(rows);
+  constexpr int lanes = vector_lanes<T>, vectors = wide_vectors<E>(rows);
   constexpr int64_t far = wide_ahead(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
@@ -224,9 +242,18 @@ void wide(const WideCall<T> &arguments) {
   }
 }
 
-// Lines of a dot product side by side. Those of one row are all that it waits for, and the hardware follows eight lines
-// by itself: fetches in between cost a fifth of its rate (beside a matrix of 64 MiB in memory).
-constexpr int dot_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(rows); }
+// Lines of a dot product side by side.
+template <class E>
+constexpr int dot_columns(int rows) {
+  return rows == 1 ? 8 : element_vectors<E>(rows);
+}
+
+// Those of one row are all that it waits for, and the hardware follows eight of them by itself; but of 16 bits each is
+// slower, so that it falls behind.
+template <class E>
+constexpr bool dots_fetch(int rows) {
+  return rows > 1 || sizeof(E) == 2;
+}
 
 // Of elements that are read in pairs of vectors, or in fours; returns the x that was reached. At the end of the lines
 // `next` is what is fetched.
@@ -238,12 +265,12 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
   const T *a = call.a;
   int64_t x = 0;
   for (; x + together * lanes <= k; x += together * lanes) {
-    [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
+    [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) {
       Vec<T> values[together];
       load_group(column[c] + x, values);
-      if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
+      if constexpr (dots_fetch<E>(rows)) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         ROCPY_UNROLL
@@ -258,7 +285,7 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
 
 template <class T, class E, int rows>
 void dot(const DotCall<T> &call) {
-  constexpr int lanes = vector_lanes<T>, columns = dot_columns(rows);
+  constexpr int lanes = vector_lanes<T>, columns = dot_columns<E>(rows);
   const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
   const E *b = static_cast<const E *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
@@ -272,16 +299,16 @@ void dot(const DotCall<T> &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
     }
-    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead;
+    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead<E>;
     int64_t x = 0;
     if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum);
     for (; x + lanes <= k; x += lanes) {
-      [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead ? dot_ahead : next;
+      [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
       Vec<T> factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         factor[c] = load(column[c] + x);
-        if constexpr (rows > 1) __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
+        if constexpr (dots_fetch<E>(rows)) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
       }
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
