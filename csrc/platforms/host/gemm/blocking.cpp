@@ -233,8 +233,8 @@ double small_cycles(const Problem &p) {
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
-// Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows of
-// a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
+// Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows
+// of a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
 bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
   if (!p.b.packed || p.compute == Type::i32 || blocks.tiles > own_fetching_tiles) return false;
   if (!staged(p.b) && size_of(p.b.type) > 1) return true;

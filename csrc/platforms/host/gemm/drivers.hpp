@@ -148,7 +148,7 @@ struct Blocks {
   int64_t depth;                                  // of a pass: so many values of a row of a are copied together
   int64_t panel_depth;                            // of a panel within it, before the next panel
   int64_t copied_depth;                           // of a panel that is copied, if one is
-  bool a_in_place;  // tiles read rows of a where they are
+  bool a_in_place;                                // tiles read rows of a where they are
 };
 // `threads` that take the tasks, 0 where that is not known yet: columns are cut for them. No bit depends on how these
 // are cut.

@@ -17,7 +17,7 @@ constexpr int64_t held_depth = 4096;  // values of the small matrix held at a ti
 constexpr int64_t held_stride = held_depth + 16;
 // Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
 constexpr int64_t tasks_of_thread = 2, least_chunk = 256;
-constexpr int64_t sums_apart = 32;         // between the sums of one line and the next, for the same reason
+constexpr int64_t sums_apart = 32;  // between the sums of one line and the next, for the same reason
 // Lines that all groups of small rows visit before the next ones: of narrow elements more stay in the second cache.
 constexpr int64_t dot_block_lines = 16, narrow_dot_block_lines = 48;
 // Rows of dots that a kernel takes at a time, where bytes need not be widened for each group: with more of them fewer

@@ -14,7 +14,7 @@ struct Pass {
   int64_t first_tile, tiles;  // of rows
   int64_t x0, count;
   int64_t from, held;  // where these values begin among those that `a` holds, and how many it does
-  bool last;  // then the sums are complete
+  bool last;           // then the sums are complete
   const T *a;
 };
 

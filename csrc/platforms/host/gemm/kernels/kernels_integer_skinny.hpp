@@ -153,7 +153,8 @@ void integer_dot(const DotCall<int32_t> &call) {
 // As strip.
 template <class E, int rows>
 void integer_strip(const StripCall<int32_t> &call) {
-  constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels<int32_t, E>(rows), line = 64 / static_cast<int>(sizeof(E));
+  constexpr int lanes = vector_lanes<int32_t>, panels = strip_panels<int32_t, E>(rows),
+                line = 64 / static_cast<int>(sizeof(E));
   const int64_t k = call.k, panel_stride = call.panel_stride;
   const int32_t *a = call.a;
   const E *b = static_cast<const E *>(call.b);

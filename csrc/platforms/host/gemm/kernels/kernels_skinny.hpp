@@ -265,7 +265,8 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
   const T *a = call.a;
   int64_t x = 0;
   for (; x + together * lanes <= k; x += together * lanes) {
-    [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
+    [[maybe_unused]] const int64_t ahead =
+        (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) {
       Vec<T> values[together];
@@ -303,7 +304,8 @@ void dot(const DotCall<T> &call) {
     int64_t x = 0;
     if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum);
     for (; x + lanes <= k; x += lanes) {
-      [[maybe_unused]] const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
+      [[maybe_unused]] const int64_t ahead =
+          (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
       Vec<T> factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
