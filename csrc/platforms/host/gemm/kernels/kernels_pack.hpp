@@ -68,7 +68,11 @@ ROCPY_INLINE int64_t pack_tile_rows(const E *from, int64_t c_stride, int64_t k, 
   for (; x + lanes <= k; x += lanes, to += lanes * to_stride) {
     Vec<T> block[lanes];
     ROCPY_UNROLL
-    for (int i = 0; i < lanes; i++) block[i] = load(columns[i] + x);
+    for (int i = 0; i < lanes; i++) {
+      // The next tile's rows are copied next; hardware that follows rows begins anew with each of them.
+      __builtin_prefetch(columns[i] + x + count * c_stride, 0, 2);
+      block[i] = load(columns[i] + x);
+    }
     transpose<T>(block);
     ROCPY_UNROLL
     for (int i = 0; i < lanes; i++) store(to + i * to_stride, block[i]);
