@@ -22,7 +22,6 @@ constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
-constexpr int64_t few_tiles = 8;
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size rows come from a cache
 constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
 
@@ -37,7 +36,7 @@ struct Costs {
 };
 
 // Fitted on EPYCs of the third and fourth generation.
-constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.003, 0.07, 0, 32 << 10};
+constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.009, 0.07, 0, 32 << 10};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
 constexpr Costs far_costs = {7, 75, 38, 0.006, 0, 0.2, 48 << 10};
@@ -98,7 +97,7 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   // the blocks after the first.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
-    sum += b_bytes * ((b.tiles <= few_tiles ? filling_copy : 0) + further * cost.filling_copy_of_further);
+    sum += b_bytes * (filling_copy + further * cost.filling_copy_of_further);
   }
   return sum;
 }
@@ -139,7 +138,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     cycles += m * n * size(p.d_type) * conflict_cycles;
   }
   // Leaving and entering a tile; with several passes also reading and writing its sums.
-  cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
+  cycles += tiles * panels * (passes * (14 + 2 * rows) + (passes - 1) * 2 * rows);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
   cycles += 60 * blocks * static_cast<double>(b.chunks);
   // Arithmetic hides the reading of a, unless there is too little of it.
