@@ -89,7 +89,8 @@ struct Tiled {
     const int part = kernel.masks && rest > 0 ? rest : whole;
     const bool to_d = pass.last && plain && part == rest;
     const bool fetches = b.fetch_next && (pass.tiles == 1 || count > unfetched_sum);
-    const bool alike = (to_d || !pass.last) && !kernel.correct && b.element < tile_element_type_count &&
+    const bool reads_matrices = pass.last && epilogue_matrices.count;
+    const bool alike = !reads_matrices && !kernel.correct && b.element < tile_element_type_count &&
                        (blocks.panels > 2 || b.fetch_next);
     // The tile that copies fetches its own rows; the others share what follows.
     const int64_t copying = b.copy ? 1 : 0;
@@ -99,7 +100,8 @@ struct Tiled {
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
-        return tiles_alike(pass, from, {t, t - copying, fetches ? shares : 0}, kernels_of_rows, acc, to_d, part);
+        const Alike tiles{t, t - copying, fetches ? shares : 0, pass.last && !to_d ? buffer : nullptr};
+        return tiles_alike(pass, from, tiles, kernels_of_rows, acc, part);
       }
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
       const Region region{pass.g, i, b.j, rows, width};
@@ -142,44 +144,51 @@ struct Tiled {
     }
   }
 
-  // Tiles from `first` on that fetch shares of the next panel, from the `share`-th on.
+  // Tiles from `first` on that fetch shares of the next panel, from the `share`-th on. Where there is an epilogue,
+  // their sums go to `buffer`.
   struct Alike {
     int64_t first, share, shares;
+    T *buffer;
   };
 
-  // The tiles of a panel that do nothing but multiply: what each needs besides its product counts.
-  void tiles_alike(const Pass<T> &pass, const PanelRows<T> &b, Alike tiles,
-                   const typename Kernels<T>::Tile *kernels_of_rows, T *acc, bool to_d, int part) const {
-    const int64_t rows = blocks.tile_rows, width = kernel.tile_columns, first = pass.first_tile + tiles.first;
-    const int64_t i = first * rows;
+  // The tiles of a panel that differ in nothing but where they are: what each needs besides its product counts.
+  void tiles_alike(const Pass<T> &pass, const PanelRows<T> &b, const Alike &tiles,
+                   const typename Kernels<T>::Tile *kernels_of_rows, T *acc, int part) const {
+    const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
+    const bool finishes = tiles.buffer, to_d = pass.last && !finishes;
     const char *none = static_cast<const char *>(b.data);
+    Region region{pass.g, (pass.first_tile + tiles.first) * rows, b.j, rows, b.columns};
+    T *column_sums = sums && finishes ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr;
     acc += tiles.first * rows * width;
     TileCall<T> call{pass.count, nullptr, p.a.row_stride, none, b.stride, pass.x0 ? acc : nullptr,
                      width,      acc,     width,          none, 0,        0,
                      part,       static_cast<int>(width / 2)};
     if (to_d) {
-      call.out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + i * p.d_row_stride + b.j;
+      call.out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + region.i * p.d_row_stride + b.j;
       call.out_stride = p.d_row_stride;
       call.stored = part;
+    } else if (finishes) {
+      call.out = tiles.buffer;
     }
     const int64_t share_bytes = tiles.shares ? pass.count / tiles.shares * b.next_step : 0;
-    const int64_t in_step = rows * width, out_step = rows * call.out_stride;
+    const int64_t in_step = rows * width, out_step = finishes ? 0 : rows * call.out_stride;
     const int64_t a_step = rows * (a_in_place ? p.a.row_stride : pass.held);
     call.a = left_rows(pass, tiles.first, rows);
     for (int64_t t = tiles.first, share = tiles.share; t < pass.tiles; t++, share++) {
-      int64_t rows_here = rows;
       if (t + 1 == pass.tiles) {
-        rows_here = smaller(rows, p.m - (pass.first_tile + t) * rows);
-        call.a = left_rows(pass, t, rows_here);
+        region.rows = smaller(rows, p.m - region.i);
+        call.a = left_rows(pass, t, region.rows);
       }
       const bool fetch = share < tiles.shares;
       call.prefetch = fetch ? b.next + share * share_bytes : none;
       call.prefetch_stride = fetch ? b.next_step : 0;
       call.prefetch_pace = fetch ? tiles.shares - 1 : 0;
-      kernels_of_rows[rows_here](call);
+      kernels_of_rows[region.rows](call);
+      if (finishes) epilogue(finish, tiles.buffer, width, region, column_sums);
       call.a += a_step;
       if (call.in) call.in += in_step;
       call.out += out_step;
+      region.i += rows;
     }
   }
 

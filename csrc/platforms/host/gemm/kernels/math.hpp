@@ -8,10 +8,10 @@
 namespace rocpy_host::gemm {
 namespace {
 
+// NaN stays NaN.
 template <class T>
 ROCPY_INLINE Vec<T> limit(Vec<T> x, T low, T high) {
-  x = x > splat(high) ? splat(high) : x;
-  return x < splat(low) ? splat(low) : x;
+  return greater(splat(low), lesser(splat(high), x));
 }
 
 // e^r - 1 for |r| <= ln(2) / 2.

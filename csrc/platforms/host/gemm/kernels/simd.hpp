@@ -95,12 +95,17 @@ ROCPY_INLINE To cast(From from) {
   return to;
 }
 
-// The masked forms of the conversions: the others read an undefined vector in GCC's headers, which warns.
+// lesser() is a < b ? a : b and greater() a > b ? a : b, for which x86 has an instruction: b where either is NaN.
+// The masked forms of these and of the conversions: the others read an undefined vector in GCC's headers, which warns.
 #if defined(__AVX512F__)
 ROCPY_INLINE VecF splat(float x) { return _mm512_set1_ps(x); }
 ROCPY_INLINE VecD splat(double x) { return _mm512_set1_pd(x); }
 ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) { return _mm512_fmadd_ps(a, b, c); }
 ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return _mm512_fmadd_pd(a, b, c); }
+ROCPY_INLINE VecF lesser(VecF a, VecF b) { return _mm512_maskz_min_ps(0xffff, a, b); }
+ROCPY_INLINE VecD lesser(VecD a, VecD b) { return _mm512_maskz_min_pd(0xff, a, b); }
+ROCPY_INLINE VecF greater(VecF a, VecF b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+ROCPY_INLINE VecD greater(VecD a, VecD b) { return _mm512_maskz_max_pd(0xff, a, b); }
 ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm512_maskz_cvtph_ps(0xffff, cast<__m256i>(half)); }
 ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
   return cast<VecH>(_mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -112,6 +117,10 @@ ROCPY_INLINE VecF splat(float x) { return _mm256_set1_ps(x); }
 ROCPY_INLINE VecD splat(double x) { return _mm256_set1_pd(x); }
 ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) { return _mm256_fmadd_ps(a, b, c); }
 ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return _mm256_fmadd_pd(a, b, c); }
+ROCPY_INLINE VecF lesser(VecF a, VecF b) { return _mm256_min_ps(a, b); }
+ROCPY_INLINE VecD lesser(VecD a, VecD b) { return _mm256_min_pd(a, b); }
+ROCPY_INLINE VecF greater(VecF a, VecF b) { return _mm256_max_ps(a, b); }
+ROCPY_INLINE VecD greater(VecD a, VecD b) { return _mm256_max_pd(a, b); }
 ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm256_cvtph_ps(cast<__m128i>(half)); }
 ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
   return cast<VecH>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -148,6 +157,10 @@ ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
 
 // Between 16 and 32 bits, values below 2^16. Compilers split these conversions where the CPU has one.
 #if !defined(__AVX2__)
+ROCPY_INLINE VecF lesser(VecF a, VecF b) { return a < b ? a : b; }
+ROCPY_INLINE VecD lesser(VecD a, VecD b) { return a < b ? a : b; }
+ROCPY_INLINE VecF greater(VecF a, VecF b) { return a > b ? a : b; }
+ROCPY_INLINE VecD greater(VecD a, VecD b) { return a > b ? a : b; }
 ROCPY_INLINE VecU words_of(VecH v) { return __builtin_convertvector(v, VecU); }
 ROCPY_INLINE VecH halves_of(VecU v) { return __builtin_convertvector(v, VecH); }
 #endif
