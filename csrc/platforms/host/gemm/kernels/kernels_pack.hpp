@@ -38,7 +38,12 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
     }
     return;
   }
-  for (int64_t x = 0; x + 1 < k; x++, from += x_stride, to += to_stride) {
+  int64_t x = 0;
+  if (count <= lanes && width == count) {
+    // As for the rows of a tile.
+    for (; x + 1 < k; x++, from += x_stride, to += to_stride) store(to, load_part(from, count));
+  }
+  for (; x + 1 < k; x++, from += x_stride, to += to_stride) {
     int c = 0;
     for (; c + lanes <= count; c += lanes) store(to + c, load(from + c));
     if (c < count) {
