@@ -7,6 +7,7 @@ import threading
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memcpy
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
@@ -31,6 +32,35 @@ cdef list _ACTIVE = _options.ACTIVE
 cdef dict _MODULES = sys.modules
 
 
+# The words of a key; a call that needs more is planned each time.
+cdef enum:
+    MOST_WORDS = 512
+
+cdef struct Words:
+    int count
+    int64_t words[MOST_WORDS]
+
+# The call before: it is compared faster than a key is made and looked up.
+cdef Executable _LAST = None
+cdef str _LAST_TEXT = None
+cdef Words _LAST_WORDS
+
+
+cdef bint is_last(str text, const Words *words) noexcept:
+    return (_LAST is not None and text is _LAST_TEXT and words.count == _LAST_WORDS.count
+            and memcmp(words.words, _LAST_WORDS.words, words.count * sizeof(int64_t)) == 0)
+
+
+cdef void remember(str text, const Words *words, Executable executable) noexcept:
+    global _LAST, _LAST_TEXT
+    # What is let go may make a call of its own, which remembers that one: it goes first.
+    _LAST = None
+    memcpy(_LAST_WORDS.words, words.words, words.count * sizeof(int64_t))
+    _LAST_WORDS.count = words.count
+    _LAST_TEXT = text
+    _LAST = executable
+
+
 def executable_of(ProductCall call not None, tuning):
     """Return how a call is computed, and complete the call: the Weight's snapshot, all inputs, and an ``out`` for each result.
 
@@ -47,8 +77,27 @@ def executable_of(ProductCall call not None, tuning):
         What makes the results.
     """
     cdef Executable executable = None
-    complete(call)
-    key = key_of(call, tuning)
+    cdef Words words
+    cdef list rest = []
+    cdef tuple facts = seen(call.epilogue)
+    complete(call, <tuple>facts[1])
+    cdef bint known = describe(&words, rest, call, tuning)
+    cdef str text = <str>facts[2]
+    if known and not rest and is_last(text, &words):
+        executable = _LAST
+    else:
+        executable = found_or_planned(call, key_of(text, &words, rest) if known else None)
+        if known and not rest:
+            remember(text, &words, executable)
+    if call.out is None and executable.single:
+        call.out = (None,)
+    else:
+        call.out = _custom.check_out(call.out, executable.bound)
+    return executable
+
+
+cdef Executable found_or_planned(ProductCall call, object key):
+    cdef Executable executable = None
     if key is not None:
         executable = <Executable>_EXECUTABLES.get(key)
     if executable is None:
@@ -58,10 +107,6 @@ def executable_of(ProductCall call not None, tuning):
                 _EXECUTABLES[key] = executable
                 if len(_EXECUTABLES) > _MOST:
                     del _EXECUTABLES[next(iter(_EXECUTABLES))]
-    if call.out is None and executable.single:
-        call.out = (None,)
-    else:
-        call.out = _custom.check_out(call.out, executable.bound)
     return executable
 
 
@@ -74,14 +119,14 @@ def by_algorithm(ProductCall call not None):
         return planned.execute(out=call.out, algorithm=algorithm)
 
 
-cdef int complete(ProductCall call) except -1:
+cdef int complete(ProductCall call, tuple names) except -1:
     """Read the Weight, check what may not be given, and name all inputs."""
     cdef bint amax = call.scales is not None and call.scales.amax
     if isinstance(call.b, WeightOperand):
         call.b = (<WeightOperand>call.b).read()  # of one time, its bias among it
     if call.bias is not None or call.aux is not None or call.clamp is not None or amax:
         _custom.refuse_operands(bias=call.bias, aux=call.aux, clamp=call.clamp, amax=amax or None)
-    call.inputs = named_inputs(call)
+    call.inputs = named_inputs(call, names)
     if "torch" in _MODULES and not are_plain(<dict>call.inputs):
         _custom.check_tensors(call.inputs)
     return 0
@@ -96,9 +141,22 @@ cdef bint are_plain(dict inputs) except -1:
     return True
 
 
-cdef dict named_inputs(ProductCall call):
+# An epilogue, the names of its inputs, and its text, of the call before: an object's own attributes are slow to ask for.
+cdef tuple _SEEN = (None, None, None)
+
+
+cdef tuple seen(object epilogue):
+    """Return an epilogue with the names of its inputs and its text."""
+    global _SEEN
+    cdef tuple facts = _SEEN
+    if facts[0] is not epilogue:
+        facts = (epilogue, <tuple?>epilogue.expression.inputs, <str?>epilogue.text)
+        _SEEN = facts
+    return facts
+
+
+cdef dict named_inputs(ProductCall call, tuple names):
     """Return all inputs of the function by name, in its order."""
-    cdef tuple names = <tuple?>call.epilogue.expression.inputs
     cdef dict named
     if type(call.inputs) is dict and are_in_order(<dict>call.inputs, names):
         return <dict>call.inputs
@@ -141,34 +199,25 @@ cdef Executable plan(ProductCall call):
         return planned.executable
 
 
-# The words of a key; a call that needs more is planned each time.
-cdef enum:
-    MOST_WORDS = 512
-
-cdef struct Words:
-    int count
-    int64_t words[MOST_WORDS]
-
-
-cdef tuple key_of(ProductCall call, object tuning):
-    """Return what decides how a product is computed; ``None`` where that is unknown."""
-    cdef Words words
-    cdef list rest = []
+cdef bint describe(Words *words, list rest, ProductCall call, object tuning) except -1:
+    """Write down what decides how a product is computed; false where that is unknown."""
     words.count = 3
     words.words[0], words.words[1], words.words[2] = tuning, call.alpha == 1, call.beta is None
     if call.dtype is not None or call.compute is not None:
         rest.append((str(call.dtype), call.compute))
     if call.options is not None or _ACTIVE:
         rest.append(_options.resolve_options(call.options))
-    if not (add_signature(&words, rest, call.a) and add_signature(&words, rest, call.b) and add_signature(&words, rest, call.c)):
-        return None
+    if not (add_signature(words, rest, call.a) and add_signature(words, rest, call.b) and add_signature(words, rest, call.c)):
+        return False
     for value in (<dict>call.inputs).values():
-        if not add_signature(&words, rest, value):
-            return None
-    if call.scales is not None and not add_scales(&words, rest, call.scales):
-        return None
-    seen = PyBytes_FromStringAndSize(<const char *>words.words, words.count * sizeof(int64_t))
-    return (call.epilogue.text, seen, tuple(rest)) if rest else (call.epilogue.text, seen)
+        if not add_signature(words, rest, value):
+            return False
+    return call.scales is None or add_scales(words, rest, call.scales)
+
+
+cdef tuple key_of(str text, const Words *words, list rest):
+    seen_words = PyBytes_FromStringAndSize(<const char *>words.words, words.count * sizeof(int64_t))
+    return (text, seen_words, tuple(rest)) if rest else (text, seen_words)
 
 
 cdef bint add_scales(Words *words, list rest, ScaleArguments scales) except -1:

@@ -13,7 +13,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
+from rocpy.blaslt.operands._arguments cimport check_same_device, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
@@ -69,7 +69,7 @@ cdef class Call:
     """One call: the operands as they were given and parsed, and what plans and launches them."""
 
     cdef TileProgram program
-    cdef Operands operands
+    cdef Operands *operands  # of one piece with what follows
     cdef Operand *extra  # inputs, then outputs
     cdef MatmulFactors factors
     cdef Scales scales
@@ -87,7 +87,7 @@ cdef class Call:
     cdef bint staged, row_bias
 
     def __dealloc__(self):
-        free(self.extra)
+        free(self.operands)
 
     cdef parse(self):
         """Read what was given."""
@@ -114,18 +114,35 @@ cdef class Call:
             return
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.arrays = (a, b, c, bias)
-        self.extra = <Operand *>malloc(max(1, len(inputs) + len(program.outputs)) * sizeof(Operand))
-        if self.extra == NULL:
+        self.operands = <Operands *>malloc(sizeof(Operands) + (len(inputs) + len(program.outputs)) * sizeof(Operand))
+        if self.operands == NULL:
             raise MemoryError("no memory for the operands of a tile program")
-        owners = parse_all(&self.operands, a, b, c, bias, None, None)
-        self.inputs = tuple([seen_as(x, "uint8") if is_boolean(x) else x for x in inputs])
-        parsed = [parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a) for i, x in enumerate(self.inputs)]
-        self.held = (owners, parsed)
+        self.extra = <Operand *>(self.operands + 1)
+        owners = parse_all(self.operands, a, b, c, bias, None, None)
+        self.inputs = inputs
+        self.held = (owners, self.parse_inputs())
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
         self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
             self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
+
+    cdef list parse_inputs(self):
+        """Read the program's inputs; returns what must be kept alive beside them."""
+        cdef Py_ssize_t i
+        cdef list kept = None
+        for i in range(len(self.inputs)):
+            x = self.inputs[i]
+            if _operand.parse_plainly(x, &self.extra[i]):
+                check_same_device(&self.operands.a, &self.extra[i], _INPUT_NAMES[i])
+                continue
+            if kept is None:
+                kept = []
+            if is_boolean(x):
+                x = seen_as(x, "uint8")
+                self.inputs = (*self.inputs[:i], x, *self.inputs[i + 1:])
+            kept.append(parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a))
+        return kept
 
     cdef Call with_row_bias(self):
         """Return the same call with a bias for each row as an input."""
@@ -161,14 +178,14 @@ cdef class Call:
         key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
         for name in self.program.outputs:
             key.add(operand_type(name))
-        describe(key, &self.operands)
+        describe(key, self.operands)
         for i in range(self.program.inputs):
             key.add_operand(_FIRST_INPUT + i, self.extra[i])
         if self.scales is not None:
             describe_scales(key, self.scales)
 
     cdef object problem(self):
-        return problem_of(&self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.arguments.dtype, self.arguments.compute, None, self.scales)
+        return problem_of(self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.arguments.dtype, self.arguments.compute, None, self.scales)
 
     cdef shared_ptr[CachedCall] plan(self, int requested) except *:
         cdef StreamContext *context = NULL
@@ -226,7 +243,7 @@ cdef class Call:
         held = (self.held, outputs)
         if self.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
-        launch.call, launch.operands, launch.factors = call, &self.operands, &self.factors
+        launch.call, launch.operands, launch.factors = call, self.operands, &self.factors
         launch.out = NULL
         launch.program, launch.algorithm = pointers, rank
         launch.device, launch.stream, launch.completion = self.device, self.stream, self.completion
