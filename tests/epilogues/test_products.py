@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """matmul, Matmul, supported() and explain() with custom epilogues: ways, inputs, results, refusals."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -439,3 +441,48 @@ def test_results_want_arrays_of_their_own():
     first, second = rocpy.matmul(a, b, epilogue=both, out=(whole[:, ::2], whole[:, 1::2]))
     assert (first == 5).all()
     assert (second == 8).all()
+
+
+def mixed_calls(rng):
+    """Return calls that differ from one another in the function, a shape, a type, an order or a number, and their results."""
+    a = rng.standard_normal((6, 5), dtype=np.float32)
+    b, bias = rng.standard_normal((5, 8), dtype=np.float32), rng.standard_normal(8, dtype=np.float32)
+    column = rng.standard_normal((6, 1), dtype=np.float32)
+    bent, squashed = rocpy.epilogue(lambda x, y: np.tanh(x + y)), rocpy.epilogue(lambda x, y: np.tanh(x) * y)
+    swapped = rocpy.epilogue(lambda y, x: np.tanh(y) - x)
+    positive = bias > 0
+    chosen = rocpy.epilogue(lambda x, y: np.where(y, np.tanh(x), x))
+    product = a @ b
+    return [
+        (a, b, bent, {"y": bias}, np.tanh(product + bias)),
+        (a, b, squashed, {"y": bias}, np.tanh(product) * bias),
+        (a, b, bent, {"y": column}, np.tanh(product + column)),
+        (a[:4], b, bent, {"y": bias}, np.tanh(product[:4] + bias)),
+        (a, b, bent, {"y": 0.5}, np.tanh(product + np.float32(0.5))),
+        (a, b, bent, {"y": -2.0}, np.tanh(product - np.float32(2))),
+        (a, b, bent, {"y": bias.astype(np.float16)}, np.tanh(product + bias.astype(np.float16))),
+        (a, b, swapped, {"x": bias}, np.tanh(product) - bias),
+        (a, b, chosen, {"y": positive}, np.where(positive, np.tanh(product), product)),
+        (a, np.asfortranarray(b), squashed, {"y": column}, np.tanh(product) * column),
+    ]
+
+
+def make_calls(calls, order):
+    for i in order:
+        a, b, epilogue, inputs, expected = calls[i]
+        np.testing.assert_allclose(rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs=inputs), expected, 2e-3, 1e-3)
+
+
+def test_calls_in_any_order(rng):
+    # The call before is remembered: whatever it was, it has no part in the next one.
+    calls = mixed_calls(rng)
+    make_calls(calls, range(len(calls)))
+    make_calls(calls, rng.integers(0, len(calls), 400))
+
+
+def test_calls_of_several_threads(rng):
+    calls = mixed_calls(rng)
+    orders = [rng.integers(0, len(calls), 300) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(make_calls, calls, order) for order in orders]:
+            done.result()

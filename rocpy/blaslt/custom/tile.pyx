@@ -120,7 +120,8 @@ cdef class Call:
         self.extra = <Operand *>(self.operands + 1)
         owners = parse_all(self.operands, a, b, c, bias, None, None)
         self.inputs = inputs
-        self.held = (owners, self.parse_inputs())
+        kept = self.parse_inputs()
+        self.held = None if owners is None and kept is None else (owners, kept)
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
         self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
@@ -225,12 +226,18 @@ cdef class Call:
         cdef void *pointers[24]
         cdef int i, axis
         cdef int count = self.program.inputs
-        cdef list outputs = []
+        cdef list outputs = None
+        cdef tuple names = self.program.outputs
+        cdef tuple held = self.held
         cdef Operand *to
         cdef Launch launch
         for i in range(count):
             pointers[i] = self.extra[i].data
-        for i, name in enumerate(self.program.outputs):
+        if names:
+            outputs = []
+            held = (held, outputs)
+        for i in range(len(names)):
+            name = names[i]
             to = &self.extra[count + i]
             to.type = operand_type(name)
             to.device_type, to.device_id = self.operands.a.device_type, self.operands.a.device_id
@@ -240,14 +247,14 @@ cdef class Call:
             array = _operand.allocate(self.owner, self.operands.a.provider, to)
             outputs.append(seen_as(array, "bool") if name == "bool" else array)
             pointers[count + i] = to.data
-        held = (self.held, outputs)
         if self.completion >= Completion.KEEP_ALIVE:
-            held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
+            held = (held, pinned_memories((*self.arrays, *self.inputs, *(outputs or ()))))
         launch.call, launch.operands, launch.factors = call, self.operands, &self.factors
         launch.out = NULL
         launch.program, launch.algorithm = pointers, rank
         launch.device, launch.stream, launch.completion = self.device, self.stream, self.completion
-        return (execute(&launch, self.owner, None, held, self.scales), *outputs)
+        result = execute(&launch, self.owner, None, held, self.scales)
+        return (result,) if outputs is None else (result, *outputs)
 
     cdef tuple product(self, object out, int rank):
         """Run the call, or the one that must be made instead."""

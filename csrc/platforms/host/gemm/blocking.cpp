@@ -21,9 +21,9 @@ constexpr double cache_bytes = 1 << 19;         // an operand up to this size is
 constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read again from the outermost cache
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
-constexpr double filling_copy = 0.07;  // cycles a byte of b whose copy fills the innermost cache beside few tiles
-constexpr double cached_bytes = 32 << 20;  // of an operand up to this size rows come from a cache
-constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
+constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
+constexpr double cached_bytes = 32 << 20;       // of an operand up to this size rows come from a cache
+constexpr double fitting_depth = 192;           // a panel of so many rows fits the innermost cache beside its copy
 
 // What kinds of processors differ in.
 struct Costs {
@@ -93,8 +93,7 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
     const double row_wait = k * panels * (b_bytes > cached_bytes ? cost.memory_row : cost.cached_row) - cycles;
     sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
   }
-  // A copy that fills the innermost cache is read again from the next one, which few tiles do not make up for, nor do
-  // the blocks after the first.
+  // A copy that fills the innermost cache is read again from the next one.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
     sum += b_bytes * (filling_copy + further * cost.filling_copy_of_further);

@@ -160,9 +160,20 @@ struct Tiled {
     Region region{pass.g, (pass.first_tile + tiles.first) * rows, b.j, rows, b.columns};
     T *column_sums = sums && finishes ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr;
     acc += tiles.first * rows * width;
-    TileCall<T> call{pass.count, nullptr, p.a.row_stride, none, b.stride, pass.x0 ? acc : nullptr,
-                     width,      acc,     width,          none, 0,        0,
-                     part,       static_cast<int>(width / 2)};
+    TileCall<T> call{pass.count,
+                     nullptr,
+                     p.a.row_stride,
+                     none,
+                     b.stride,
+                     pass.x0 ? acc : nullptr,
+                     width,
+                     acc,
+                     width,
+                     none,
+                     0,
+                     0,
+                     part,
+                     static_cast<int>(width / 2)};
     if (to_d) {
       call.out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + region.i * p.d_row_stride + b.j;
       call.out_stride = p.d_row_stride;
