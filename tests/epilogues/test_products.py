@@ -444,7 +444,7 @@ def test_results_want_arrays_of_their_own():
 
 
 def mixed_calls(rng):
-    """Return calls that differ from one another in the function, a shape, a type, an order or a number, and their results."""
+    """Return calls that differ in the function, a shape, a type, an order or a number, with their results."""
     a = rng.standard_normal((6, 5), dtype=np.float32)
     b, bias = rng.standard_normal((5, 8), dtype=np.float32), rng.standard_normal(8, dtype=np.float32)
     column = rng.standard_normal((6, 1), dtype=np.float32)

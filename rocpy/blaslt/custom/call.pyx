@@ -86,7 +86,7 @@ def executable_of(ProductCall call not None, tuning):
     if known and not rest and is_last(text, &words):
         executable = _LAST
     else:
-        executable = found_or_planned(call, key_of(text, &words, rest) if known else None)
+        executable = lookup_or_plan(call, key_of(text, &words, rest) if known else None)
         if known and not rest:
             remember(text, &words, executable)
     if call.out is None and executable.single:
@@ -96,7 +96,7 @@ def executable_of(ProductCall call not None, tuning):
     return executable
 
 
-cdef Executable found_or_planned(ProductCall call, object key):
+cdef Executable lookup_or_plan(ProductCall call, object key):
     cdef Executable executable = None
     if key is not None:
         executable = <Executable>_EXECUTABLES.get(key)

@@ -91,7 +91,6 @@ cdef class Call:
 
     cdef parse(self):
         """Read what was given."""
-        cdef int i
         cdef TileProgram program = self.program
         cdef ProductCall arguments = self.arguments
         cdef tuple inputs = <tuple>arguments.inputs
@@ -120,8 +119,8 @@ cdef class Call:
         self.extra = <Operand *>(self.operands + 1)
         owners = parse_all(self.operands, a, b, c, bias, None, None)
         self.inputs = inputs
-        kept = self.parse_inputs()
-        self.held = None if owners is None and kept is None else (owners, kept)
+        input_owners = self.parse_inputs()
+        self.held = None if owners is None and input_owners is None else (owners, input_owners)
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
         self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
@@ -131,19 +130,19 @@ cdef class Call:
     cdef list parse_inputs(self):
         """Read the program's inputs; returns what must be kept alive beside them."""
         cdef Py_ssize_t i
-        cdef list kept = None
+        cdef list owners = None
         for i in range(len(self.inputs)):
             x = self.inputs[i]
             if _operand.parse_plainly(x, &self.extra[i]):
                 check_same_device(&self.operands.a, &self.extra[i], _INPUT_NAMES[i])
                 continue
-            if kept is None:
-                kept = []
+            if owners is None:
+                owners = []
             if is_boolean(x):
                 x = seen_as(x, "uint8")
                 self.inputs = (*self.inputs[:i], x, *self.inputs[i + 1:])
-            kept.append(parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a))
-        return kept
+            owners.append(parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a))
+        return owners
 
     cdef Call with_row_bias(self):
         """Return the same call with a bias for each row as an input."""
