@@ -22,24 +22,26 @@ constexpr double outermost_bytes = 7 << 20;     // up to here an operand is read
 constexpr double outer_reads = 0.004;           // cycles a byte of a panel that is read again from the second cache
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
-constexpr double cached_bytes = 32 << 20;       // of an operand up to this size rows come from a cache
-constexpr double fitting_depth = 192;           // a panel of so many rows fits the innermost cache beside its copy
+constexpr int64_t few_tiles = 8;
+constexpr double cached_bytes = 32 << 20;  // of an operand up to this size rows come from a cache
+constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
 
 // What kinds of processors differ in.
 struct Costs {
-  double fetched_copies;           // a cycle, fetched by tiles that copy
-  double memory_row, cached_row;   // cycles until the next row of a panel arrives, from memory and from a cache
-  double low_tile_reads;           // as outer_reads, beside tiles of few rows
-  double filling_copy_of_further;  // as filling_copy, for each block of rows after the first
-  double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
-  double small_bytes;              // b of a small product up to this size stays in the innermost cache
+  double fetched_copies;            // a cycle, fetched by tiles that copy
+  double memory_row, cached_row;    // cycles until the next row of a panel arrives, from memory and from a cache
+  double low_tile_reads;            // as outer_reads, beside tiles of few rows
+  double filling_copy_beside_many;  // as filling_copy, beside more than few_tiles
+  double filling_copy_of_further;   // as filling_copy, for each block of rows after the first
+  double deep_panel;                // cycles a byte of a panel that is deeper than fitting_depth
+  double small_bytes;               // b of a small product up to this size stays in the innermost cache
 };
 
-// Fitted on EPYCs of the third and fourth generation.
-constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.009, 0.07, 0, 32 << 10};
+// Fitted on EPYCs of the third and fourth generation; low_tile_reads and copies beside many tiles on the fourth alone.
+constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.009, 0.07, 0.07, 0, 32 << 10};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 75, 38, 0.006, 0, 0.2, 48 << 10};
+constexpr Costs far_costs = {7, 75, 38, 0.006, 0, 0, 0.2, 48 << 10};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -96,7 +98,8 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   // A copy that fills the innermost cache is read again from the next one.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
-    sum += b_bytes * (filling_copy + further * cost.filling_copy_of_further);
+    sum += b_bytes * ((b.tiles <= few_tiles ? filling_copy : cost.filling_copy_beside_many) +
+                      further * cost.filling_copy_of_further);
   }
   return sum;
 }
