@@ -28,13 +28,13 @@ constexpr double fitting_depth = 192;      // a panel of so many rows fits the i
 
 // What kinds of processors differ in.
 struct Costs {
-  double fetched_copies;            // a cycle, fetched by tiles that copy
-  double memory_row, cached_row;    // cycles until the next row of a panel arrives, from memory and from a cache
-  double low_tile_reads;            // as outer_reads, beside tiles of few rows
-  double filling_copy_beside_many;  // as filling_copy, beside more than few_tiles
-  double filling_copy_of_further;   // as filling_copy, for each block of rows after the first
-  double deep_panel;                // cycles a byte of a panel that is deeper than fitting_depth
-  double small_bytes;               // b of a small product up to this size stays in the innermost cache
+  double fetched_copies;           // a cycle, fetched by tiles that copy
+  double memory_row, cached_row;   // cycles until the next row of a panel arrives, from memory and from a cache
+  double low_tile_reads;           // as outer_reads, beside tiles of few rows
+  double filling_copy_of_many;     // as filling_copy, beside more than few_tiles
+  double filling_copy_of_further;  // as filling_copy, for each block of rows after the first
+  double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
+  double small_bytes;              // b of a small product up to this size stays in the innermost cache
 };
 
 // Fitted on EPYCs of the third and fourth generation; low_tile_reads and copies beside many tiles on the fourth alone.
@@ -98,8 +98,8 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   // A copy that fills the innermost cache is read again from the next one.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
-    sum += b_bytes * ((b.tiles <= few_tiles ? filling_copy : cost.filling_copy_beside_many) +
-                      further * cost.filling_copy_of_further);
+    sum += b_bytes *
+           ((b.tiles <= few_tiles ? filling_copy : cost.filling_copy_of_many) + further * cost.filling_copy_of_further);
   }
   return sum;
 }
