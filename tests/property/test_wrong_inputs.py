@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import resource
 import warnings
 from pathlib import Path
@@ -198,6 +199,9 @@ def planned(a, b, c=None, *, out=None, **options):
         mm.execute(out=out)
 
 
+GROUPED_KEYWORDS = frozenset(inspect.signature(rocpy.grouped_matmul).parameters)
+
+
 def check_products(call):
     a, b, options = call
     c = options.pop("c", None)
@@ -205,8 +209,10 @@ def check_products(call):
     accepted = accepts(rocpy.matmul, a, b, c, **options)
     if one == options:
         assert accepts(planned, a, b, c, **one) == accepted
-    if not isinstance(a, list | tuple) and not isinstance(b, list | tuple):  # of groups, which take other keywords
-        accepts(rocpy.explain, a, b, c, **{name: value for name, value in one.items() if name != "out"})
+    explained = {name: value for name, value in one.items() if name != "out"}
+    if isinstance(a, list | tuple) or isinstance(b, list | tuple):  # groups, which have fewer keywords
+        explained = {name: value for name, value in explained.items() if name in GROUPED_KEYWORDS}
+    accepts(rocpy.explain, a, b, c, **explained)
 
 
 @QUICK

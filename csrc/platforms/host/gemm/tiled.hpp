@@ -100,7 +100,7 @@ struct Tiled {
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
-        const Alike tiles{t, t - copying, fetches ? shares : 0, pass.last && !to_d ? buffer : nullptr};
+        const Alike tiles{t, fetches ? shares : 0, pass.last && !to_d ? buffer : nullptr};
         return tiles_alike(pass, from, tiles, kernels_of_rows, acc, part);
       }
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
@@ -144,10 +144,10 @@ struct Tiled {
     }
   }
 
-  // Tiles from `first` on that fetch shares of the next panel, from the `share`-th on. Where there is an epilogue,
-  // their sums go to `buffer`.
+  // Tiles from `first` on, of which the first `shares` fetch a share of the next panel each. Where there is an
+  // epilogue, their sums go to `buffer`.
   struct Alike {
-    int64_t first, share, shares;
+    int64_t first, shares;
     T *buffer;
   };
 
@@ -185,11 +185,12 @@ struct Tiled {
     const int64_t in_step = rows * width, out_step = finishes ? 0 : rows * call.out_stride;
     const int64_t a_step = rows * (a_in_place ? p.a.row_stride : pass.held);
     call.a = left_rows(pass, tiles.first, rows);
-    for (int64_t t = tiles.first, share = tiles.share; t < pass.tiles; t++, share++) {
+    for (int64_t t = tiles.first; t < pass.tiles; t++) {
       if (t + 1 == pass.tiles) {
         region.rows = smaller(rows, p.m - region.i);
         call.a = left_rows(pass, t, region.rows);
       }
+      const int64_t share = t - tiles.first;
       const bool fetch = share < tiles.shares;
       call.prefetch = fetch ? b.next + share * share_bytes : none;
       call.prefetch_stride = fetch ? b.next_step : 0;
