@@ -239,11 +239,11 @@ void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed) {
   if (is_complex(compute)) return complex_pack(b, compute, k, n, packed);
   switch (compute) {
     case Type::f64:
-      return pack_operand<double>(b, k, n, true, packed);
+      return pack_operand<double>(kernels<double>(), b, k, n, true, packed);
     case Type::i32:
-      return pack_operand<int32_t>(b, k, n, true, packed);
+      return pack_operand<int32_t>(kernels<int32_t>(), b, k, n, true, packed);
     default:
-      return pack_operand<float>(b, k, n, true, packed);
+      return pack_operand<float>(kernels<float>(), b, k, n, true, packed);
   }
 }
 

@@ -152,7 +152,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const double b_bytes = k * group * n * size(p.b.type), vectors = k * panels * 2;
   const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
   // Whether tiles read b in place; narrower types are always copied.
-  const bool readable = p.compute != Type::i32 && !staged(p.b) && element_index(p.b.type) < tile_element_type_count;
+  const bool readable = group == 1 && !staged(p.b) && element_index(p.b.type) < tile_element_type_count;
   const double copy = vectors * copy_cycles(p.b, across, along);
   // Every block of rows finds the correction of its panels.
   if (p.compute == Type::i32) cycles += vectors * blocks;
@@ -196,7 +196,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
 double skinny_cycles(const Variant &variant, const Problem &p) {
   const bool rows = p.m <= 16 && !(p.n <= 16 && p.n < p.m);
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const double few = rows ? m : n, many = rows ? n : m, group = group_of(p);
+  const double few = rows ? m : n, many = rows ? n : m, group = p.compute == Type::i32 ? group_of(p) : 1;
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
   const bool wide = rows ? p.b.column_stride == 1 : p.a.row_stride == 1;
   const double vectors = wide ? k / group * ((many + lanes - 1) / lanes) : many * (k / group / lanes + 4);

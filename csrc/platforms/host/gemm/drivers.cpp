@@ -33,6 +33,13 @@ Scratch::~Scratch() {
   if (shared_) shared_lock.unlock();
 }
 
+bool multiplies_pairs(const Problem &p) {
+  const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) >= element_index(Type::bf16); };
+  constexpr int64_t fewest_tiles = 3;
+  return p.compute == Type::f32 && taken(p.a) && taken(p.b) && kernel_set().pairs &&
+         p.m > (fewest_tiles - 1) * tile_rows_of(p);
+}
+
 int useful_threads(double multiplications, double bytes) {
   // About ten microseconds of one thread: less does not pay for waking another.
   const double shares = multiplications * 1e-6 + bytes * 4e-6;

@@ -3,6 +3,8 @@
 // row.
 #pragma once
 
+#include <type_traits>
+
 #include "isa.hpp"
 #include "operand.hpp"
 #include "threads.hpp"
@@ -81,7 +83,6 @@ template <class T>
 constexpr Type arithmetic_type = sizeof(T) == 8 ? Type::f64 : Type::f32;
 template <>
 inline constexpr Type arithmetic_type<int32_t> = Type::i32;
-inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
 constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
 // Rows and columns of a register tile.
@@ -90,6 +91,20 @@ inline int64_t tile_rows_of(const Problem &p) {
 }
 inline int64_t tile_columns_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+}
+
+// Of register tiles: products whose operands bfloat16 can hold are made of pairs where an instruction multiplies these,
+// and where b, which is always copied then, is read by so many tiles that it pays. No bit of a result depends on it.
+bool multiplies_pairs(const Problem &p);
+template <class T>
+const Kernels<T> &tile_kernels(const Problem &p) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (multiplies_pairs(p)) return *kernel_set().pairs;
+  }
+  return kernels<T>();
+}
+inline int group_of(const Problem &p) {
+  return p.compute == Type::i32 ? kernels<int32_t>().group : multiplies_pairs(p) ? 2 : 1;
 }
 
 // Low tiles are of sets with 16 registers: they read b more often, and have narrower panels.
@@ -187,6 +202,6 @@ void run_split(const Variant &variant, const Problem &p, void *workspace);
 
 // Panels of a whole operand b: tile_columns wide, all of k in each, the last one filled up with zeros.
 template <class T>
-void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to);
+void pack_operand(const Kernels<T> &kernel, const Matrix &b, int64_t k, int64_t n, bool same_type, void *to);
 
 }  // namespace rocpy_host::gemm

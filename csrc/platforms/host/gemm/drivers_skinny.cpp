@@ -102,7 +102,8 @@ struct Skinny {
     if constexpr (std::is_same_v<T, float>) {
       if (staged(m)) return hold_staged(g, x0, count, held);
     }
-    const auto pack = kernel.pack_left ? kernel.pack_left : kernel.elements[element_index(m.type)]->pack;
+    const Elements<T> &of_few = *kernel.elements[element_index(m.type)];
+    const auto pack = of_few.pack_left ? of_few.pack_left : of_few.pack;
     const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
     if (dots && kernel.group > 1) {
       for (int64_t i = 0; i < few; i++) {
@@ -126,7 +127,7 @@ struct Skinny {
   void hold_staged(int64_t g, int64_t x0, int64_t count, T *held) const {
     const Matrix &m = small();
     if (!dots) {
-      const Operand<T> operand(m, rows, p.k);
+      const Operand<T> operand(kernel, m, rows, p.k);
       for (int64_t i = 0; i < few; i += group_rows) {
         const int group = static_cast<int>(smaller(group_rows, few - i));
         operand.pack({g, p.k, x0, i, count, group}, group, held + i * count, group);

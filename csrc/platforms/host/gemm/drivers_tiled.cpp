@@ -39,7 +39,7 @@ void run_packed(Tiled<T> &tiled, int64_t g, int64_t entries, void *to) {
     if (b.scale.kind == ScaleKind::block32) {
       b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride + j * (p.k / block_depth);
     }
-    pack_operand<T>(b, effective_k(p), smaller(p.n - j, tiled.chunks * columns), false, to);
+    pack_operand<T>(tiled.kernel, b, effective_k(p), smaller(p.n - j, tiled.chunks * columns), false, to);
     tiled.run_all(g, entries);
   }
 }

@@ -41,6 +41,7 @@ bool has_avx2_vnni() {
 }
 bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 bool has_avx512_vbmi() { return has_avx512_vnni() && __builtin_cpu_supports("avx512vbmi"); }
+bool has_avx512_bf16() { return has_avx512_vbmi() && __builtin_cpu_supports("avx512bf16"); }
 
 // Of this set only the kernels that read floating-point bytes are its own.
 Kernels<float> with_bytes_by_tables(Kernels<float> set) {
@@ -51,12 +52,23 @@ Kernels<float> with_bytes_by_tables(Kernels<float> set) {
   return set;
 }
 const Kernels<float> vbmi_f32 = with_bytes_by_tables(avx512::kernels_f32);
+
+// What follows the sums is alike.
+Kernels<float> with_epilogue(Kernels<float> set) {
+  set.epilogue = avx512::kernels_f32.epilogue;
+  set.write = avx512::kernels_f32.write;
+  return set;
+}
+const Kernels<float> bf16_pairs = with_epilogue(avx512_bf16::kernels_pairs);
 #endif
 bool always() { return true; }
 
 // Best first.
 const Entry known_sets[] = {
 #if defined(__x86_64__)
+    {{"avx512_bf16", &vbmi_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
+      &avx512::kernels_c64, &bf16_pairs},
+     has_avx512_bf16},
     {{"avx512_vbmi", &vbmi_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
       &avx512::kernels_c64},
      has_avx512_vbmi},

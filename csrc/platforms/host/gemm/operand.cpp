@@ -42,7 +42,7 @@ namespace {
 // Panels of a whole operand b, which the blocked family makes in the workspace and callers may keep.
 template <class T>
 struct PackTasks {
-  const Kernels<T> &kernel = kernels<T>();
+  const Kernels<T> &kernel;
   const Matrix &b;
   int64_t elements, k, n, groups;  // along k: elements, and values
   Operand<T> right;
@@ -54,12 +54,13 @@ struct PackTasks {
   const int64_t group_panels = narrow ? 64 : 16, task_depth = narrow ? 64 : 256;
   const int64_t step = narrow ? 8 : along_rows ? 32 : task_depth;
 
-  PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
-      : b(operand),
+  PackTasks(const Kernels<T> &kernels, const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
+      : kernel(kernels),
+        b(operand),
         elements(depth),
         k(values_of(depth, kernel.group)),
         n(columns),
-        right(operand, false, depth),
+        right(kernels, operand, false, depth),
         same(same_type && (kernel.group == 1 || kernel.elements[integer_bytes_index])),
         to(static_cast<char *>(out)) {
     groups = divide_up(divide_up(n, kernel.tile_columns), group_panels);
@@ -95,15 +96,15 @@ struct PackTasks {
 }  // namespace
 
 template <class T>
-void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
-  PackTasks<T> tasks(b, k, n, same_type, to);
+void pack_operand(const Kernels<T> &kernel, const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
+  PackTasks<T> tasks(kernel, b, k, n, same_type, to);
   const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
   parallel_for(tasks.groups * divide_up(tasks.k, tasks.task_depth), useful_threads(0, bytes), PackTasks<T>::task,
                &tasks);
 }
 
-template void pack_operand<float>(const Matrix &, int64_t, int64_t, bool, void *);
-template void pack_operand<double>(const Matrix &, int64_t, int64_t, bool, void *);
-template void pack_operand<int32_t>(const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<float>(const Kernels<float> &, const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<double>(const Kernels<double> &, const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<int32_t>(const Kernels<int32_t> &, const Matrix &, int64_t, int64_t, bool, void *);
 
 }  // namespace rocpy_host::gemm

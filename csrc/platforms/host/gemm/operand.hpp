@@ -14,7 +14,7 @@ inline bool staged(const Matrix &m) {
 }
 
 // A part of an operand: values [step, step + steps) along k of the `count` lines from the first-th on. A value is one
-// element, of integers a group, the last one of the batch entry's `elements` along k filled up with zeros.
+// element, of integers and pairs a group, the last one of the batch entry's `elements` along k filled up with zeros.
 struct OperandPart {
   int64_t g, elements;
   int64_t step, first, steps;
@@ -25,8 +25,9 @@ template <class T>
 class Operand {
  public:
   // `left` of a, otherwise of b; `k` is that of the whole product, which tells how many block scales a line has.
-  Operand(const Matrix &matrix, bool left, int64_t k)
-      : matrix_(matrix),
+  Operand(const Kernels<T> &kernel, const Matrix &matrix, bool left, int64_t k)
+      : kernel_(kernel),
+        matrix_(matrix),
         left_(left),
         staged_(staged(matrix)),
         k_(k),
@@ -39,8 +40,8 @@ class Operand {
     if (staged_) return pack_staged(part, width, to, to_stride);
     const int64_t group = kernel_.group, x = part.step * group;
     const int64_t some = part.steps * group < part.elements - x ? part.steps * group : part.elements - x;
-    const auto run =
-        left_ && kernel_.pack_left ? kernel_.pack_left : kernel_.elements[element_index(matrix_.type)]->pack;
+    const Elements<T> &elements = *kernel_.elements[element_index(matrix_.type)];
+    const auto run = left_ && elements.pack_left ? elements.pack_left : elements.pack;
     const int64_t at = part.g * matrix_.batch_stride + x * x_stride_ + part.first * c_stride_;
     run(static_cast<const char *>(matrix_.data) + at * element_bits[static_cast<int>(matrix_.type)] / 8, x_stride_,
         c_stride_, some, part.count, width, to, to_stride);
@@ -49,7 +50,7 @@ class Operand {
  private:
   void pack_staged(const OperandPart &part, int width, T *to, int64_t to_stride) const;
 
-  const Kernels<T> &kernel_ = kernels<T>();
+  const Kernels<T> &kernel_;
   const Matrix &matrix_;
   bool left_, staged_;
   int64_t k_, x_stride_, c_stride_;

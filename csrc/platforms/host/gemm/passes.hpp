@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels.hpp"
+
 namespace rocpy_host::gemm {
 
 // One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
@@ -16,6 +18,7 @@ struct Pass {
   int64_t from, held;  // where these values begin among those that `a` holds, and how many it does
   bool last;           // then the sums are complete
   const T *a;
+  Magnitudes left;  // of pairs, those that `a` holds
 };
 
 // The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find

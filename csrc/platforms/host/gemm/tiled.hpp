@@ -24,8 +24,8 @@ constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
 template <class T>
 struct Tiled {
-  const Kernels<T> &kernel = kernels<T>();
   const Problem &p;
+  const Kernels<T> &kernel = tile_kernels<T>(p);
   Blocks blocks;
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
@@ -51,8 +51,8 @@ struct Tiled {
         blocks(block_sizes),
         k(depth_of_entry),
         last_k(depth_of_last),
-        left(problem.a, true, whole_k),
-        right(problem.b, false, whole_k),
+        left(kernel, problem.a, true, whole_k),
+        right(kernel, problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
     plain = is_plain(p, arithmetic_type<T>);
     thin = blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
@@ -97,6 +97,7 @@ struct Tiled {
     int64_t shares = 1;
     while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
+    if (kernel.magnitudes && !loses_nothing(pass, b)) from.element = one_by_one_index;
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
@@ -142,6 +143,18 @@ struct Tiled {
                  sums ? sums_of(pass.g, pass.first_tile / blocks.block_tiles) + b.j : nullptr);
       }
     }
+  }
+
+  // Whether an instruction that takes subnormal numbers for zero meets none, be it in a product or in a sum: all of
+  // these are multiples of the last bit of the least product. Nor one that is infinite or NaN.
+  bool loses_nothing(const Pass<T> &pass, const PanelRows<T> &b) const {
+    const int64_t lanes = kernel.tile_columns / 2, columns = b.columns > lanes ? 2 * lanes : lanes;
+    const Magnitudes right = kernel.magnitudes(static_cast<const T *>(b.data), pass.count, columns, b.stride);
+    constexpr int mantissa = 7, bias = 127, infinity = 0x7f80, least_normal = 1 << mantissa;
+    if (pass.left.most >= infinity || right.most >= infinity) return false;
+    if (pass.left.least < least_normal || right.least < least_normal) return false;
+    const int exponents = (pass.left.least >> mantissa) + (right.least >> mantissa) - 2 * bias;
+    return exponents - 2 * mantissa > -bias;
   }
 
   // Tiles from `first` on, of which the first `shares` fetch a share of the next panel each. Where there is an
@@ -292,11 +305,16 @@ struct Tiled {
     }
   }
 
+  // How many values of a pass's rows of a are copied.
+  int64_t values_of_left(const Pass<T> &pass) const {
+    return smaller(pass.tiles * blocks.tile_rows, p.m - pass.first_tile * blocks.tile_rows) * pass.count;
+  }
+
   // Copies a's rows of a pass, tile by tile. Where they are adjacent, tiles share the cache lines of a column, and far
   // apart as columns are few of them stay in the innermost cache: some columns for all tiles, then the next.
   void pack_left(const Pass<T> &pass, T *a_block) const {
     const int64_t i0 = pass.first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + pass.tiles * blocks.tile_rows);
-    const bool adjacent = p.a.row_stride == 1 && kernel.group == 1 && !staged(p.a);
+    const bool adjacent = p.a.row_stride == 1 && p.compute != Type::i32 && !staged(p.a);
     const int64_t columns = adjacent ? columns_together : pass.count;
     for (int64_t x = 0; x < pass.count; x += columns) {
       const int64_t some = smaller(columns, pass.count - x);
@@ -333,10 +351,14 @@ struct Tiled {
     return panel_type == Type::i8 ? kernel.group : static_cast<int64_t>(size_of(panel_type));
   }
 
+  // Whether pairs are made of rows that the caller packed.
+  bool joins_packed() const { return kernel.magnitudes && p.b.packed; }
+
   // Where a pass's rows of the q-th panel are.
   const char *packed_rows(const Pass<T> &pass, int64_t q) const {
-    const int64_t depth = values_of(pass.elements, kernel.group);
-    const int64_t row = (q - first_chunk * blocks.chunk_panels) * depth + pass.x0;
+    const int64_t depth = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
+    const int64_t x0 = joins_packed() ? pass.x0 * kernel.group : pass.x0;
+    const int64_t row = (q - first_chunk * blocks.chunk_panels) * depth + x0;
     return static_cast<const char *>(panels) + row * kernel.tile_columns * packed_value_bytes();
   }
 
@@ -361,14 +383,15 @@ struct Tiled {
 
   void packed_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
-    const int64_t value_bytes = packed_value_bytes(), row_bytes = width * value_bytes;
+    const int64_t value_bytes = packed_value_bytes() * (joins_packed() ? kernel.group : 1), row_bytes = width * value_bytes;
     const char *b = packed_rows(pass, q);
     const bool own = pass.tiles == 1 || (pass.tiles <= own_fetching_tiles && kernel.group == 1 && value_bytes > 1);
     const char *next = b + (own ? packed_bytes_ahead : depth * row_bytes);
     PanelRows<T> rows{j, columns_of(q), b, width, panel_element(), next, row_bytes, own || q + 1 < task.end, own};
-    if (rows.element >= tile_element_type_count && !thin) {
+    if (joins_packed() || (rows.element >= tile_element_type_count && !thin)) {
       const int columns = static_cast<int>(width);
-      kernel.elements[rows.element]->pack(b, width, 1, pass.count, columns, columns, task.copies, width);
+      const int64_t elements = smaller(pass.count * kernel.group, pass.elements - pass.x0 * kernel.group);
+      kernel.elements[rows.element]->pack(b, width, 1, elements, columns, columns, task.copies, width);
       rows.data = task.copies;
       rows.element = 0;
     } else if (rows.element != 0 && j + width <= p.n && tiles_copy(pass, rows.element)) {
@@ -437,6 +460,7 @@ struct Tiled {
       pass.last = pass.x0 + pass.count == depth;
       pass.a = a_in_place ? rows_of_a + pass.x0 : a_block;
       if (!a_in_place) pack_left(pass, a_block);
+      if (kernel.magnitudes) pass.left = kernel.magnitudes(a_block, 1, values_of_left(pass), 0);
       for (int64_t q = task.first; q < task.end;) {
         T *acc = task.acc + (q - task.first) * tile_values;
         if (packed_blocks(p.b)) {

@@ -133,7 +133,7 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n);
 void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed);
 
-// The kernel set in use: avx512_vbmi, avx512_vnni, avx512, avx2, neon or baseline.
+// The kernel set in use: avx512_bf16, avx512_vbmi, avx512_vnni, avx512, avx2_vnni, avx2, neon or baseline.
 const char *isa_name();
 
 }  // namespace rocpy_host::gemm

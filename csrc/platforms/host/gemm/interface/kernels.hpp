@@ -149,6 +149,7 @@ struct Elements {
   using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
                         int64_t to_stride);
   Pack pack;
+  Pack pack_left;  // of left operands; null where it is the same
   // The same, the type kept.
   using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
                             void *to, int64_t to_stride);
@@ -185,11 +186,19 @@ struct Region {
   int64_t g, i, j, rows, columns;
 };
 
+// Magnitudes of bfloat16 that are not 0, as their bits: the least (0x10000: there is none) and the largest.
+struct Magnitudes {
+  int least = 0x10000, most = 0;
+};
+
+// Beside tiles of pairs of bfloat16, those that multiply them one by one.
+constexpr int one_by_one_index = 1;
+
 template <class T>
 struct Kernels {
   int tile_rows;     // most rows of a register tile
   int tile_columns;  // columns of a register tile and of a packed panel
-  int group;         // elements of k in one value of a panel: 1, but 4 bytes or 2 halves in an int32_t
+  int group;  // elements of k in one value of a panel: 1, but 4 bytes or 2 halves in an int32_t, or 2 bfloat16 in a float
 
   bool masks;  // tiles read and write a part of their last vector, as TileCall says
 
@@ -203,11 +212,13 @@ struct Kernels {
 
   const Elements<T> *elements[element_type_count];
 
-  // Of integers, pack joins a group of x in one value, the last group filled up with zeros; the k that kernels take is
+  // Of integers and of pairs, pack joins a group of x in one value, the last group filled up with zeros; the k that kernels take is
   // of values, but in pack, wide and dot of elements. Wherever bytes of the left operand (a of those functions) have
-  // 128 added, pack_left makes them, and `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x
-  // of b(x, j). Both are null otherwise.
-  typename Elements<T>::Pack pack_left;
+  // 128 added, and `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x
+  // of b(x, j). Null otherwise.
+  // Of pairs of bfloat16, what tells whether tiles may use an instruction that takes subnormal numbers for zero, of
+  // rows of values at `stride`. Null otherwise.
+  Magnitudes (*magnitudes)(const T *from, int64_t rows, int64_t columns, int64_t stride);
   using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
   Correct correct;
   // Turns a tile of sums into a region of the result. Adds the results' column sums to sums unless null.
@@ -238,6 +249,9 @@ struct KernelSet {
   const Kernels<int32_t> *i32;
   const ComplexKernels<float> *c32;
   const ComplexKernels<double> *c64;
+  // Of products whose operands bfloat16 can hold, some functions of tiled drivers alone; null where no instruction
+  // multiplies pairs.
+  const Kernels<float> *pairs = nullptr;
 };
 
 // The tables of one instruction set, each of which some files are built for.
@@ -245,6 +259,7 @@ struct KernelSet {
   namespace isa {                                                                                    \
   extern const Kernels<float> kernels_f32;                                                           \
   extern const Kernels<double> kernels_f64;                                                          \
+  extern const Kernels<float> kernels_pairs;                                                         \
   extern const Kernels<int32_t> kernels_i32;                                                         \
   extern const ComplexKernels<float> kernels_c32;                                                    \
   extern const ProgramKernels programs;                                                              \
@@ -253,6 +268,7 @@ struct KernelSet {
   extern const BlockElements elements_blocks[block_type_count];                                      \
   }
 #if defined(__x86_64__)
+ROCPY_KERNEL_SET(avx512_bf16)
 ROCPY_KERNEL_SET(avx512_vbmi)
 ROCPY_KERNEL_SET(avx512_vnni)
 ROCPY_KERNEL_SET(avx512)

@@ -8,6 +8,7 @@ namespace {
 constexpr Elements<int32_t> make_elements() {
   Elements<int32_t> elements{};
   elements.pack = pack_integers<false>;
+  elements.pack_left = pack_integers<true>;
   fill_integer_skinny<max_skinny_rows>(elements);
   fill_integer_strips<int32_t, max_strip_rows>(elements.strips);
   return elements;
@@ -36,7 +37,6 @@ constexpr Kernels<int32_t> make_kernels() {
   fill_integer_tiles<int32_t, 1, tile_rows>(set.tile[0][0][1]);
   fill_integer_tiles<int32_t, 2, tile_rows>(set.tile[0][1][1]);
   set.elements[0] = &elements_i8;
-  set.pack_left = pack_integers<true>;
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   set.correct = correct_offset;
 #else

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// Products of operands whose numbers bfloat16 has, by the instruction that multiplies pairs of its numbers. A value of
+// a panel is a word of two neighbours along k, the first in the upper half, which the instruction adds first: fused,
+// and rounded to nearest even each. So sums are those of the other tiles, bit for bit, as long as it meets no subnormal
+// number, which it takes and leaves for zero, and no NaN, of which it may choose another.
+#include "kernels_epilogue.hpp"
+#include "kernels_tile.hpp"
+
+namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
+namespace {
+
+typedef uint16_t VecHalves __attribute__((vector_size(vector_bytes)));
+constexpr int lanes = vector_lanes<float>, pair_lanes = 2 * lanes;
+
+ROCPY_INLINE VecF upper(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) & 0xffff0000u); }
+ROCPY_INLINE VecF lower(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) << 16); }
+
+// sum + the product of the upper halves, then + that of the lower ones.
+template <bool one_by_one>
+ROCPY_INLINE VecF add_pairs(VecF sum, VecF left, VecF right) {
+  if constexpr (one_by_one) return fma(lower(left), lower(right), fma(upper(left), upper(right), sum));
+  return _mm512_dpbf16_ps(sum, cast<__m512bh>(right), cast<__m512bh>(left));
+}
+
+template <bool one_by_one, int rows, int vectors>
+void pair_tile(const TileCall<float> &call) {
+  const float *a = call.a, *b = static_cast<const float *>(call.b);
+  const int64_t k = call.k, b_stride = call.b_stride, pace = call.prefetch_pace, ahead = call.prefetch_stride;
+  const char *prefetch = call.prefetch;
+  VecF sum[rows][vectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      sum[i][v] = call.in ? load(call.in + i * call.in_stride + v * lanes) : splat(0.0f);
+    }
+  }
+  for (int64_t x = 0; x < k; x++, a += rows, b += b_stride) {
+    VecF row[vectors];
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
+    fetch_row<float, float>(prefetch);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      const VecF pair = splat(a[i]);
+      ROCPY_UNROLL
+      for (int v = 0; v < vectors; v++) sum[i][v] = add_pairs<one_by_one>(sum[i][v], pair, row[v]);
+    }
+    if ((x & pace) == pace) prefetch += ahead;
+  }
+  store_tile(call, call.stored, sum);
+}
+
+template <bool one_by_one, int vectors, int rows = tile_rows>
+constexpr void fill_pair_tiles(Kernels<float>::Tile *row) {
+  row[rows] = pair_tile<one_by_one, rows, vectors>;
+  if constexpr (rows > 1) fill_pair_tiles<one_by_one, vectors, rows - 1>(row);
+}
+
+// Of two rows along k.
+ROCPY_INLINE VecF join(VecF first, VecF second) { return cast<VecF>(cast<VecU>(first) | (cast<VecU>(second) >> 16)); }
+
+// Neighbours along k, of which the first lies in the lower half.
+ROCPY_INLINE VecF turned(VecF pairs) { return cast<VecF>((cast<VecU>(pairs) << 16) | (cast<VecU>(pairs) >> 16)); }
+ROCPY_INLINE VecF load_pairs(const Bf16 *from) { return turned(load_bits<VecF>(from)); }
+template <class F>
+ROCPY_INLINE VecF load_pairs(const Byte<F> *from) {
+  VecF vectors[2];
+  load_pair(from, vectors);
+  VecH halves[2];
+  for (int i = 0; i < 2; i++) halves[i] = halves_of(cast<VecU>(vectors[i]) >> 16);
+  return turned(load_bits<VecF>(halves));
+}
+template <class E>
+ROCPY_INLINE VecF load_pairs(const E *from, int64_t count) {
+  if (count >= pair_lanes) return load_pairs(from);
+  E whole[pair_lanes] = {};
+  __builtin_memcpy(whole, from, static_cast<size_t>(count) * sizeof(E));
+  return load_pairs(whole);
+}
+
+// What a row writes beyond `width` the next one overwrites; the last one writes nothing there.
+ROCPY_INLINE void store_row(float *to, VecF pairs, int width, bool last) {
+  if (last && width < lanes) return store_part(to, pairs, width);
+  store(to, pairs);
+}
+
+template <class E>
+void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, float *to, int64_t to_stride) {
+  for (int64_t x = 0; x < k; x += 2, from += 2 * x_stride, to += to_stride) {
+    const bool last = x + 2 >= k, both = x + 1 < k;
+    for (int c = 0; c < width; c += lanes) {
+      VecF first = splat(0.0f), second = first;
+      if (c < count) {
+        first = load_some(from + c, count - c, lanes);
+        if (both) second = load_some(from + x_stride + c, count - c, lanes);
+      }
+      store_row(to + c, join(first, second), width - c, last);
+    }
+  }
+}
+
+// Blocks of words are transposed in registers.
+template <class E>
+void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int width, float *to, int64_t to_stride) {
+  for (int64_t x = 0; x < k; x += pair_lanes, to += lanes * to_stride) {
+    const int64_t steps = (k - x + 1) / 2;
+    for (int c = 0; c < width; c += lanes) {
+      VecF block[lanes];
+      ROCPY_UNROLL
+      for (int i = 0; i < lanes; i++) {
+        const E *line = from + (c + i) * c_stride + x;
+        // No hardware follows so many lines at once; those beside them are copied next.
+        __builtin_prefetch(line + width * c_stride, 0, 2);
+        block[i] = c + i < count ? load_pairs(line, k - x) : splat(0.0f);
+      }
+      transpose<float>(block);
+      for (int i = 0; i < lanes && i < steps; i++) {
+        // Of several blocks of columns the next one has been written before.
+        const bool last = width > lanes || x / 2 + i + 1 == (k + 1) / 2;
+        store_row(to + i * to_stride + c, block[i], width - c, last);
+      }
+    }
+  }
+}
+
+// One by one.
+template <class E>
+void pack_apart(const E *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, float *to,
+                int64_t to_stride) {
+  for (int64_t x = 0; x < k; x += 2, from += 2 * x_stride, to += to_stride) {
+    for (int c = 0; c < width; c++) {
+      const E *pair = from + c * c_stride;
+      const uint32_t first = c < count ? rocpy_host::bits_of(to_compute(pair[0])) : 0;
+      const uint32_t second = c < count && x + 1 < k ? rocpy_host::bits_of(to_compute(pair[x_stride])) : 0;
+      to[c] = float_of(first | second >> 16);
+    }
+  }
+}
+
+template <class E, bool left>
+void pack_pairs(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, float *to,
+                int64_t to_stride) {
+  const E *from = static_cast<const E *>(data);
+  if (c_stride == 1 && (count > 1 || x_stride != 1)) {
+    pack_rows(from, x_stride, k, count, width, to, to_stride);
+  } else if (x_stride == 1) {
+    pack_columns(from, c_stride, k, count, width, to, to_stride);
+  } else {
+    pack_apart(from, x_stride, c_stride, k, count, width, to, to_stride);
+  }
+  // A last pair of one number has a second product of 0 and -0: adding that changes no sum, not even -0.
+  if (left || k % 2 == 0) return;
+  to += k / 2 * to_stride;
+  for (int c = 0; c < count; c++) to[c] = float_of(rocpy_host::bits_of(to[c]) | 0x8000u);
+}
+
+template <class E>
+constexpr Elements<float> make_pair_elements() {
+  Elements<float> elements{};
+  elements.pack = pack_pairs<E, false>;
+  elements.pack_left = pack_pairs<E, true>;
+  return elements;
+}
+
+Magnitudes magnitudes(const float *from, int64_t rows, int64_t columns, int64_t stride) {
+  VecHalves least = ~VecHalves{}, most{};
+  for (int64_t i = 0; i < rows; i++, from += stride) {
+    for (int64_t c = 0; c < columns; c += lanes) {
+      const int some = columns - c < lanes ? static_cast<int>(columns - c) : lanes;
+      const VecHalves values = cast<VecHalves>(load_some(from + c, some, lanes)) & 0x7fff;
+      most = cast<VecHalves>(_mm512_max_epu16(cast<__m512i>(most), cast<__m512i>(values)));
+      // Zero becomes the largest.
+      least = cast<VecHalves>(_mm512_min_epu16(cast<__m512i>(least), cast<__m512i>(values - 1)));
+    }
+  }
+  Magnitudes range;
+  for (int i = 0; i < pair_lanes; i++) {
+    if (least[i] + 1 < range.least) range.least = least[i] + 1;
+    if (most[i] > range.most) range.most = most[i];
+  }
+  return range;
+}
+
+constexpr Elements<float> elements_bf16 = make_pair_elements<Bf16>();
+constexpr Elements<float> elements_e4m3 = make_pair_elements<Byte<E4m3>>();
+constexpr Elements<float> elements_e5m2 = make_pair_elements<Byte<E5m2>>();
+constexpr Elements<float> elements_e4m3_fnuz = make_pair_elements<Byte<E4m3Fnuz>>();
+constexpr Elements<float> elements_e5m2_fnuz = make_pair_elements<Byte<E5m2Fnuz>>();
+
+constexpr Kernels<float> make_pairs() {
+  Kernels<float> set{};
+  set.tile_rows = tile_rows;
+  set.tile_columns = tile_vectors * lanes;
+  set.group = 2;
+  set.masks = has_masks;
+  fill_pair_tiles<false, 1>(set.tile[0][0][1]);
+  fill_pair_tiles<false, 2>(set.tile[0][1][1]);
+  fill_pair_tiles<true, 1>(set.tile[one_by_one_index][0][1]);
+  fill_pair_tiles<true, 2>(set.tile[one_by_one_index][1][1]);
+  set.elements[2] = &elements_bf16;
+  set.elements[3] = &elements_e4m3;
+  set.elements[4] = &elements_e5m2;
+  set.elements[5] = &elements_e4m3_fnuz;
+  set.elements[6] = &elements_e5m2_fnuz;
+  set.magnitudes = magnitudes;
+  return set;
+}
+
+}  // namespace
+
+constexpr Kernels<float> kernels_pairs = make_pairs();
+
+}  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Products by pairs of bfloat16 beside those one by one: bit for bit alike with every algorithm, whatever the operands
+// hold. The instruction takes subnormal numbers and leaves sums that are subnormal for zero; what would show is here.
+#include "blocking.hpp"
+#include "gemm_check.hpp"
+
+namespace gemm_test {
+namespace {
+
+const Type types[] = {Type::bf16, Type::bf16, Type::bf16, Type::e4m3, Type::e5m2, Type::e4m3_fnuz, Type::e5m2_fnuz};
+
+// What operands hold: numbers of one size; any bits; subnormal ones; numbers whose products lie where sums can become
+// subnormal, so that terms cancel; ordinary ones and one that is not; zeros of both signs; ones that overflow.
+enum class Content { ordinary, any, subnormal, cancelling, special, zeros, huge, last };
+
+uint16_t number(Random &random, int exponent) {
+  return static_cast<uint16_t>((random.next() & 0x807f) | static_cast<uint64_t>(exponent) << 7);
+}
+
+uint16_t draw(Random &random, Content content, int exponent) {
+  switch (content) {
+    case Content::any:
+      return static_cast<uint16_t>(random.next());
+    case Content::subnormal:
+      return number(random, 0);
+    case Content::cancelling:
+      // Of few mantissas, so that products meet again with another sign.
+      return static_cast<uint16_t>((number(random, 0) & 0x8063) | exponent << 7);
+    case Content::zeros:
+      return random.next() & 1 ? 0x8000 : 0;
+    case Content::huge:
+      return number(random, static_cast<int>(random.integer(189, 192)));
+    default:
+      return number(random, static_cast<int>(random.integer(120, 128)));
+  }
+}
+
+// `exponent` is of the numbers that cancel.
+void fill(Buffer &buffer, Random &random, Content content, int exponent) {
+  if (buffer.type != Type::bf16) return;  // all bytes are ordinary numbers of bfloat16, but for NaN
+  for (int64_t g = 0; g < buffer.batch; g++) {
+    for (int64_t i = 0; i < buffer.rows; i++) {
+      for (int64_t j = 0; j < buffer.columns; j++) {
+        static_cast<uint16_t *>(buffer.data())[buffer.at(g, i, j)] = draw(random, content, exponent);
+      }
+    }
+  }
+  if (content != Content::special) return;
+  const uint16_t odd[] = {0x0001, 0x8040, 0x7f80, 0xff80, 0x7fc1, 0x7f81, 0xffff, 0x0080, 0x7f7f, 0x8000};
+  uint16_t &one = static_cast<uint16_t *>(
+      buffer.data())[buffer.at(0, random.integer(0, buffer.rows - 1), random.integer(0, buffer.columns - 1))];
+  one = odd[random.integer(0, 9)];
+}
+
+// The bits of the result and of its column sums. Which NaN a sum of several becomes is the compiler's choice.
+std::vector<uint64_t> result(Operands &o, int32_t id) {
+  o.restore();
+  o.pack_b();
+  size_t needed = 0;
+  if (!supports(id, o.problem, &needed)) return {};
+  Workspace workspace(needed);
+  if (!run(id, o.problem, workspace.start, needed)) fail("did not run", o.c, id);
+  std::vector<uint64_t> all;
+  for (const Buffer *buffer : {&o.d, &o.bias}) {
+    for (int64_t g = 0; g < buffer->batch; g++) {
+      for (int64_t i = 0; i < buffer->rows; i++) {
+        for (int64_t j = 0; j < buffer->columns; j++) {
+          const double value = buffer->get(g, i, j);
+          uint64_t bits = 0;
+          if (value == value) memcpy(&bits, &value, sizeof bits);
+          all.push_back(value == value ? bits : UINT64_MAX);
+        }
+      }
+    }
+  }
+  if (!o.d.guards_hold() || !o.bias.guards_hold()) fail("wrote outside its outputs", o.c, id);
+  return all;
+}
+
+void compare(const Case &c, Content content, Random &random) {
+  Operands o(c);
+  fill(o.a, random, content, 70);
+  fill(o.b, random, content, static_cast<int>(random.integer(69, 74)));
+  for (int i = 0; i < algorithm_count(); i++) {
+    const int32_t id = algorithm(i).id;
+    use_kernel_set("avx512_bf16");
+    const std::vector<uint64_t> pairs = result(o, id);
+    use_kernel_set("avx512");
+    if (pairs != result(o, id)) fail("pairs have other bits, content " + std::to_string(static_cast<int>(content)), c, id);
+    checks += c.m * c.n;
+  }
+}
+
+void all() {
+  Random random;
+  for (int turn = 0; turn < 1400; turn++) {
+    Case c;
+    // Mostly of so many rows that pairs are multiplied.
+    c.m = random.integer(turn % 9 ? 29 : 1, turn % 7 ? 70 : 260);
+    c.n = random.integer(1, turn % 5 ? 70 : 400);
+    c.k = random.integer(turn % 50 ? 1 : 0, turn % 3 ? 70 : turn % 10 ? 300 : 1500);
+    c.batch = turn % 11 ? 1 : 2;
+    c.a = types[random.integer(0, 6)];
+    c.b = types[random.integer(0, 6)];
+    c.d = turn % 4 ? Type::f32 : Type::bf16;
+    c.a_layout = static_cast<Layout>(turn % 13 ? random.integer(0, 1) : 2);
+    c.b_layout = static_cast<Layout>(turn % 13 ? random.integer(0, 1) : 2);
+    c.packed = turn % 6 == 1;
+    c.gap = random.integer(0, 3);
+    c.shift = random.integer(0, 3);
+    if (turn % 8 == 3) c.alpha = 0.75, c.beta = -0.5;
+    if (turn % 8 == 5) c.has_bias = true, c.activation = Activation::gelu;
+    if (turn % 8 == 7) c.reduction = Reduction::result_columns;
+    compare(c, static_cast<Content>(turn % static_cast<int>(Content::last)), random);
+  }
+}
+
+// As many rows as there are tiles from which on pairs are multiplied.
+void takes_pairs() {
+  Case c;
+  c.a = c.b = Type::bf16;
+  use_kernel_set("avx512_bf16");
+  for (int64_t m : {28, 29}) {
+    c.m = m;
+    if (multiplies_pairs(Operands(c).problem) != (m > 28)) fail("pairs from three tiles on", c, 101);
+  }
+  c.b = Type::f16;
+  if (multiplies_pairs(Operands(c).problem)) fail("pairs are not of f16", c, 101);
+}
+
+}  // namespace
+}  // namespace gemm_test
+
+int main() {
+  using namespace gemm_test;
+  if (!use_kernel_set("avx512_bf16")) {
+    printf("this processor multiplies no pairs\n");
+    return 77;
+  }
+  takes_pairs();
+  all();
+  printf("pairs: %lld values compared, %d failures\n", static_cast<long long>(checks), failures);
+  return failures != 0;
+}
