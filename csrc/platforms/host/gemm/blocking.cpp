@@ -68,10 +68,11 @@ double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
 
 // Vector steps of copying a vector's worth of an operand into a panel: with columns adjacent, with k adjacent
 // (transposed in registers), or with neither (one by one).
-double copy_cycles(const Matrix &m, bool across, bool along) {
+double copy_cycles(const Matrix &m, bool across, bool along, bool pairs) {
   if (staged(m)) return 12;
   if (!across && !along) return 60;
   if (m.type == Type::i8) return 5;
+  if (pairs) return across ? 10 : 6;
   // Bytes are widened. Where vectors are wide, copying them with k adjacent was measured to cost four times as much.
   const double widen = size(m.type) >= 2 ? 0 : across || kernels<float>().tile_columns < 32 ? 3 : 12;
   return widen + (across ? 1.5 : 4);
@@ -150,20 +151,22 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * memory_bytes) - cycles;
   if (a_wait > 0) cycles += a_wait;
   const double b_bytes = k * group * n * size(p.b.type), vectors = k * panels * 2;
-  const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
+  const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1, pairs = multiplies_pairs(p);
   // Whether tiles read b in place; narrower types are always copied.
   const bool readable = group == 1 && !staged(p.b) && element_index(p.b.type) < tile_element_type_count;
-  const double copy = vectors * copy_cycles(p.b, across, along);
+  const double copy = vectors * copy_cycles(p.b, across, along, pairs);
   // Every block of rows finds the correction of its panels.
   if (p.compute == Type::i32) cycles += vectors * blocks;
   double extra;
   if (p.b.packed) {
     // Halves are widened by every tile, or by the first one of a block for the others.
-    if (p.compute == Type::f32 && size(p.b.type) == 2) {
+    if (pairs) {
+      cycles += vectors * blocks * 8;
+    } else if (p.compute == Type::f32 && size(p.b.type) == 2) {
       cycles += vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
     }
     // Bytes are widened for every block of rows.
-    if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
+    if (p.compute == Type::f32 && size(p.b.type) < 2 && !pairs) cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
     // Reading is hidden behind the arithmetic, unless there is too little of it.
     const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, memory_bytes);
@@ -188,7 +191,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
     // Columns that are copied one beside the other arrive from memory at half its rate.
-    if (along && b_bytes >= cached_bytes) extra += memory_cycles(b_bytes, memory_bytes);
+    if (along && b_bytes >= cached_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
   }
   return 150 + batch * (cycles + extra);
 }
@@ -290,7 +293,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   if (reads_whole_panels(p, blocks)) {
     const int64_t most = larger(variant.depth, held_bytes / (p.m * static_cast<int64_t>(size_of(p.compute))));
     blocks.depth = larger(step, round_up(divide_up(values, larger(1, divide_up(values, most))), step));
-    if (blocks.tiles == 1) {
+    if (blocks.tiles == 1 && !multiplies_pairs(p)) {
       blocks.panel_depth = blocks.depth;
       blocks.copied_depth = 0;
     }

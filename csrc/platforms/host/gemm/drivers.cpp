@@ -35,9 +35,9 @@ Scratch::~Scratch() {
 
 bool multiplies_pairs(const Problem &p) {
   const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) >= element_index(Type::bf16); };
-  constexpr int64_t fewest_tiles = 3;
-  return p.compute == Type::f32 && taken(p.a) && taken(p.b) && kernel_set().pairs &&
-         p.m > (fewest_tiles - 1) * tile_rows_of(p);
+  if (p.compute != Type::f32 || !taken(p.a) || !taken(p.b) || !kernel_set().pairs) return false;
+  // Bytes are widened in any case.
+  return p.m > (p.b.type == Type::bf16 ? tile_rows_of(p) : max_thin_rows - 1);
 }
 
 int useful_threads(double multiplications, double bytes) {

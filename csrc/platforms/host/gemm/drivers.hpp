@@ -94,7 +94,7 @@ inline int64_t tile_columns_of(const Problem &p) {
 }
 
 // Of register tiles: products whose operands bfloat16 can hold are made of pairs where an instruction multiplies these,
-// and where b, which is always copied then, is read by so many tiles that it pays. No bit of a result depends on it.
+// and where so many rows read b, which is always copied then, that it pays. No bit of a result depends on it.
 bool multiplies_pairs(const Problem &p);
 template <class T>
 const Kernels<T> &tile_kernels(const Problem &p) {

@@ -55,7 +55,7 @@ struct Tiled {
         right(kernel, problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
     plain = is_plain(p, arithmetic_type<T>);
-    thin = blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
+    thin = !kernel.magnitudes && blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
            (packed_blocks(p.b) || element_of_packed() >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
   }
@@ -280,7 +280,7 @@ struct Tiled {
 
   // Panels that a product of few rows reads side by side; 1 where it does not.
   int64_t strip_panels() const {
-    if (!panels || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
+    if (!panels || kernel.magnitudes || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
     return larger(1, kernel.elements[panel_element()]->strips.panels[blocks.tile_rows]);
   }
 
@@ -328,7 +328,7 @@ struct Tiled {
 
   // Copies a pass's rows of `together` panels from the q-th on to where they lie `panel_stride` apart.
   void pack_right(const Pass<T> &pass, int64_t q, int64_t together, T *to, int64_t panel_stride) const {
-    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? rows_together : pass.count;
+    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? rows_together / kernel.group : pass.count;
     for (int64_t x = 0; x < pass.count; x += rows) {
       for (int64_t t = 0; t < together; t++) {
         const int64_t j = column_of(q + t), columns = columns_of(q + t);

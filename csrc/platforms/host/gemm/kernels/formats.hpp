@@ -278,10 +278,9 @@ constexpr ByteOrder make_byte_order() {
 }
 constexpr ByteOrder byte_order = make_byte_order();
 
+// Codes as bf16: of each 16 of them, the lower 8 and the upper 8.
 template <class F>
-ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
-  const __m512i codes =
-      _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
+ROCPY_INLINE void as_bf16(__m512i codes, VecU &lower, VecU &upper) {
   const ByteTables<F> &tables = byte_tables<F>;
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
   __m512i high = _mm512_permutex2var_epi8(_mm512_load_si512(tables.high), codes, _mm512_load_si512(tables.high + 64));
@@ -292,7 +291,16 @@ ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
     high = _mm512_mask_blend_epi8(nan, high, _mm512_set1_epi8(0x7f));
     low = _mm512_mask_blend_epi8(nan, low, _mm512_set1_epi8(static_cast<char>(0xc0)));
   }
-  const VecU lower = cast<VecU>(_mm512_unpacklo_epi8(low, high)), upper = cast<VecU>(_mm512_unpackhi_epi8(low, high));
+  lower = cast<VecU>(_mm512_unpacklo_epi8(low, high));
+  upper = cast<VecU>(_mm512_unpackhi_epi8(low, high));
+}
+
+template <class F>
+ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
+  const __m512i codes =
+      _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
+  VecU lower, upper;
+  as_bf16<F>(codes, lower, upper);
   four[0] = cast<VecF>(lower << 16);
   four[1] = cast<VecF>(lower & 0xffff0000u);
   four[2] = cast<VecF>(upper << 16);

@@ -57,26 +57,77 @@ constexpr void fill_pair_tiles(Kernels<float>::Tile *row) {
   if constexpr (rows > 1) fill_pair_tiles<one_by_one, vectors, rows - 1>(row);
 }
 
-// Of two rows along k.
-ROCPY_INLINE VecF join(VecF first, VecF second) { return cast<VecF>(cast<VecU>(first) | (cast<VecU>(second) >> 16)); }
-
-// Neighbours along k, of which the first lies in the lower half.
-ROCPY_INLINE VecF turned(VecF pairs) { return cast<VecF>((cast<VecU>(pairs) << 16) | (cast<VecU>(pairs) >> 16)); }
-ROCPY_INLINE VecF load_pairs(const Bf16 *from) { return turned(load_bits<VecF>(from)); }
-template <class F>
-ROCPY_INLINE VecF load_pairs(const Byte<F> *from) {
-  VecF vectors[2];
-  load_pair(from, vectors);
-  VecH halves[2];
-  for (int i = 0; i < 2; i++) halves[i] = halves_of(cast<VecU>(vectors[i]) >> 16);
-  return turned(load_bits<VecF>(halves));
+// Where the halves of words come from, an odd one from the first of two rows.
+struct HalfOrder {
+  alignas(64) uint16_t from[2][pair_lanes];
+};
+constexpr HalfOrder make_half_order() {
+  HalfOrder order{};
+  for (int half = 0; half < 2 * pair_lanes; half++) {
+    order.from[half / pair_lanes][half % pair_lanes] =
+        static_cast<uint16_t>(half / 2 + (half % 2 ? 0 : pair_lanes));
+  }
+  return order;
 }
-template <class E>
-ROCPY_INLINE VecF load_pairs(const E *from, int64_t count) {
-  if (count >= pair_lanes) return load_pairs(from);
-  E whole[pair_lanes] = {};
-  __builtin_memcpy(whole, from, static_cast<size_t>(count) * sizeof(E));
-  return load_pairs(whole);
+constexpr HalfOrder half_order = make_half_order();
+
+// Where codes go, so that as_bf16() makes words in order of them: of two rows, or of neighbours in one.
+struct CodeOrder {
+  alignas(64) uint8_t from[2 * pair_lanes];
+};
+constexpr CodeOrder make_code_order(int between_columns, int between_rows) {
+  CodeOrder order{};
+  for (int half = 0; half < 2 * pair_lanes; half++) {
+    const int to = half % pair_lanes / 8 * 16 + half / pair_lanes * 8 + half % 8;
+    order.from[to] = static_cast<uint8_t>(half / 2 * between_columns + (half % 2 ? 0 : between_rows));
+  }
+  return order;
+}
+constexpr CodeOrder order_of_rows = make_code_order(1, pair_lanes), order_of_neighbours = make_code_order(2, 1);
+
+ROCPY_INLINE __mmask32 mask32(int64_t count) {
+  return count >= pair_lanes ? ~__mmask32{} : static_cast<__mmask32>((uint32_t{1} << count) - 1);
+}
+ROCPY_INLINE __m512i load_many(const Bf16 *from, __mmask32 mask) { return _mm512_maskz_loadu_epi16(mask, from); }
+template <class F>
+ROCPY_INLINE __m256i load_many(const Byte<F> *from, __mmask32 mask) {
+  return _mm256_maskz_loadu_epi8(mask, from);
+}
+
+// The words of two rows along k, of which so many columns exist, the others being 0.
+ROCPY_INLINE void join_rows(const Bf16 *first, const Bf16 *second, __mmask32 mask, __mmask32 second_mask,
+                            VecF (&words)[2]) {
+  const __m512i above = load_many(first, mask), below = load_many(second, second_mask);
+  ROCPY_UNROLL
+  for (int v = 0; v < 2; v++) {
+    words[v] = cast<VecF>(_mm512_permutex2var_epi16(above, _mm512_load_si512(half_order.from[v]), below));
+  }
+}
+template <class F>
+ROCPY_INLINE void join_codes(__m512i codes, const CodeOrder &order, VecF (&words)[2]) {
+  codes = _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(order.from), codes);
+  VecU lower, upper;
+  as_bf16<F>(codes, lower, upper);
+  words[0] = cast<VecF>(lower);
+  words[1] = cast<VecF>(upper);
+}
+template <class F>
+ROCPY_INLINE void join_rows(const Byte<F> *first, const Byte<F> *second, __mmask32 mask, __mmask32 second_mask,
+                            VecF (&words)[2]) {
+  const __m512i above = _mm512_castsi256_si512(load_many(first, mask));
+  join_codes<F>(_mm512_maskz_inserti64x4(0xff, above, load_many(second, second_mask), 1), order_of_rows, words);
+}
+
+// The words of neighbours along k.
+ROCPY_INLINE VecF load_words(const Bf16 *from, __mmask32 mask) {
+  const VecU halves = cast<VecU>(load_many(from, mask));
+  return cast<VecF>((halves << 16) | (halves >> 16));
+}
+template <class F>
+ROCPY_INLINE VecF load_words(const Byte<F> *from, __mmask32 mask) {
+  VecF words[2];
+  join_codes<F>(_mm512_castsi256_si512(load_many(from, mask)), order_of_neighbours, words);
+  return words[0];  // the others are of nothing
 }
 
 // What a row writes beyond `width` the next one overwrites; the last one writes nothing there.
@@ -85,17 +136,26 @@ ROCPY_INLINE void store_row(float *to, VecF pairs, int width, bool last) {
   store(to, pairs);
 }
 
+// As for panels of one number a value.
+constexpr int panels_ahead = 4;
+template <class E>
+constexpr int fetched_ahead = pair_lanes * static_cast<int>(sizeof(E)) - 1;
+
 template <class E>
 void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, float *to, int64_t to_stride) {
   for (int64_t x = 0; x < k; x += 2, from += 2 * x_stride, to += to_stride) {
-    const bool last = x + 2 >= k, both = x + 1 < k;
-    for (int c = 0; c < width; c += lanes) {
-      VecF first = splat(0.0f), second = first;
-      if (c < count) {
-        first = load_some(from + c, count - c, lanes);
-        if (both) second = load_some(from + x_stride + c, count - c, lanes);
-      }
-      store_row(to + c, join(first, second), width - c, last);
+    const bool both = x + 1 < k, last = x + 2 >= k;
+    const E *second = both ? from + x_stride : from;
+    // No hardware fetches rows that are far apart; panels to the right are copied next.
+    const int64_t ahead = panels_ahead * width * static_cast<int64_t>(sizeof(E)) + fetched_ahead<E>;
+    __builtin_prefetch(reinterpret_cast<const char *>(from) + ahead);
+    __builtin_prefetch(reinterpret_cast<const char *>(second) + ahead);
+    for (int c = 0; c < width; c += pair_lanes) {
+      const __mmask32 mask = c < count ? mask32(count - c) : 0;
+      VecF words[2];
+      join_rows(from + c, second + c, mask, both ? mask : 0, words);
+      store_row(to + c, words[0], width - c, last);
+      if (width - c > lanes) store_row(to + c + lanes, words[1], width - c - lanes, last);
     }
   }
 }
@@ -105,6 +165,9 @@ template <class E>
 void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int width, float *to, int64_t to_stride) {
   for (int64_t x = 0; x < k; x += pair_lanes, to += lanes * to_stride) {
     const int64_t steps = (k - x + 1) / 2;
+    const __mmask32 mask = mask32(k - x);
+    // Whether all rows may be written whole.
+    const bool whole = steps >= lanes && (width % lanes == 0 || (width < lanes && steps > lanes));
     for (int c = 0; c < width; c += lanes) {
       VecF block[lanes];
       ROCPY_UNROLL
@@ -112,11 +175,16 @@ void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int wid
         const E *line = from + (c + i) * c_stride + x;
         // No hardware follows so many lines at once; those beside them are copied next.
         __builtin_prefetch(line + width * c_stride, 0, 2);
-        block[i] = c + i < count ? load_pairs(line, k - x) : splat(0.0f);
+        block[i] = c + i < count ? load_words(line, mask) : splat(0.0f);
       }
       transpose<float>(block);
+      if (whole) {
+        ROCPY_UNROLL
+        for (int i = 0; i < lanes; i++) store(to + i * to_stride + c, block[i]);
+        continue;
+      }
       for (int i = 0; i < lanes && i < steps; i++) {
-        // Of several blocks of columns the next one has been written before.
+        // Of several blocks of columns the next row's first one has been written before.
         const bool last = width > lanes || x / 2 + i + 1 == (k + 1) / 2;
         store_row(to + i * to_stride + c, block[i], width - c, last);
       }
