@@ -36,6 +36,11 @@ Scratch::~Scratch() {
 bool multiplies_pairs(const Problem &p) {
   const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) >= element_index(Type::bf16); };
   if (p.compute != Type::f32 || !taken(p.a) || !taken(p.b) || !kernel_set().pairs) return false;
+  // Packed bytes are read by strips of few rows, two rows of a panel at a time.
+  if (p.b.packed && p.k % 2 == 0 && p.m <= max_strip_rows &&
+      kernel_set().pairs->elements[element_index(p.b.type)]->strips.panels[p.m]) {
+    return true;
+  }
   // Bytes are widened in any case.
   return p.m > (p.b.type == Type::bf16 ? tile_rows_of(p) : max_thin_rows - 1);
 }

@@ -19,6 +19,10 @@ constexpr int64_t columns_together = 16;
 // Rows of panels that are copied together before the next rows.
 constexpr int64_t rows_together = 16;
 
+// What a number of 8-bit floating point is at least, if it is not 0. NaN and infinity, which become NaN in any case,
+// need not be told from others.
+constexpr Magnitudes of_bytes = {(127 - 17) << 7, (127 + 15) << 7};
+
 // Four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
@@ -147,14 +151,17 @@ struct Tiled {
 
   // Whether an instruction that takes subnormal numbers for zero meets none, be it in a product or in a sum: all of
   // these are multiples of the last bit of the least product. Nor one that is infinite or NaN.
+  bool loses_nothing(const Magnitudes &left_range, const Magnitudes &right_range) const {
+    constexpr int mantissa = 7, bias = 127, infinity = 0x7f80, least_normal = 1 << mantissa;
+    if (left_range.most >= infinity || right_range.most >= infinity) return false;
+    if (left_range.least < least_normal || right_range.least < least_normal) return false;
+    const int exponents = (left_range.least >> mantissa) + (right_range.least >> mantissa) - 2 * bias;
+    return exponents - 2 * mantissa > -bias;
+  }
   bool loses_nothing(const Pass<T> &pass, const PanelRows<T> &b) const {
     const int64_t lanes = kernel.tile_columns / 2, columns = b.columns > lanes ? 2 * lanes : lanes;
-    const Magnitudes right = kernel.magnitudes(static_cast<const T *>(b.data), pass.count, columns, b.stride);
-    constexpr int mantissa = 7, bias = 127, infinity = 0x7f80, least_normal = 1 << mantissa;
-    if (pass.left.most >= infinity || right.most >= infinity) return false;
-    if (pass.left.least < least_normal || right.least < least_normal) return false;
-    const int exponents = (pass.left.least >> mantissa) + (right.least >> mantissa) - 2 * bias;
-    return exponents - 2 * mantissa > -bias;
+    return loses_nothing(pass.left,
+                         kernel.magnitudes(static_cast<const T *>(b.data), pass.count, columns, b.stride));
   }
 
   // Tiles from `first` on, of which the first `shares` fetch a share of the next panel each. Where there is an
@@ -275,13 +282,13 @@ struct Tiled {
   void take_panels(const void *data, Type type) {
     panels = data;
     panel_type = type;
-    if (strip_panels() > 1) a_in_place = false;
+    if (strip_panels()) a_in_place = false;
   }
 
-  // Panels that a product of few rows reads side by side; 1 where it does not.
+  // Panels that a product of few rows reads side by side; 0 where tiles read one after the other.
   int64_t strip_panels() const {
-    if (!panels || kernel.magnitudes || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 1;
-    return larger(1, kernel.elements[panel_element()]->strips.panels[blocks.tile_rows]);
+    if (!panels || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 0;
+    return kernel.elements[panel_element()]->strips.panels[blocks.tile_rows];
   }
 
   // A pass of such a product over panels that are full, the first of which holds the columns from j on.
@@ -364,9 +371,11 @@ struct Tiled {
 
   // A pass over panels of b that were packed, from the q-th on; returns how many.
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
-    const int64_t width = kernel.tile_columns, together = strip_panels();
-    if (together > 1 && q + together <= task.end && (q + together) * width <= p.n) {
-      strip(pass, q * width, packed_rows(pass, q), values_of(pass.elements, kernel.group) * width, acc);
+    const int64_t width = kernel.tile_columns;
+    const int64_t together = kernel.magnitudes && !loses_nothing(pass.left, of_bytes) ? 0 : strip_panels();
+    if (together && q + together <= task.end && (q + together) * width <= p.n) {
+      const int64_t rows = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
+      strip(pass, q * width, packed_rows(pass, q), rows * width, acc);
       return together;
     }
     // Once where there is no k: the epilogue still has its part.

@@ -12,7 +12,7 @@ constexpr int max_tile_rows = 14;
 constexpr int max_skinny_rows = 8;
 constexpr int most_wide_rows = 3;  // of small tiles of four vectors
 constexpr int max_thin_rows = 8;
-constexpr int max_strip_rows = 6;
+constexpr int max_strip_rows = 10;
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, i8 (index 0), and where a value of a panel holds halves the bytes of panels that callers keep. The
@@ -62,7 +62,7 @@ struct StripCall {
 template <class T>
 struct Strips {
   using Kernel = void (*)(const StripCall<T> &);
-  Kernel kernel[max_strip_rows + 1];  // by rows; null where registers hold the sums of one panel alone
+  Kernel kernel[max_strip_rows + 1];  // by rows; null where there is none
   int panels[max_strip_rows + 1];
 };
 

@@ -192,6 +192,48 @@ void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int wid
   }
 }
 
+// Packed panels of bytes whose sums of so many rows fit the registers together, beside the tables. Two rows of a panel
+// lie together.
+constexpr int strip_panels(int rows) {
+  constexpr int most_sums = 20, most = 4;
+  const int panels = most_sums / tile_vectors / rows;
+  return panels > most ? most : panels;
+}
+
+template <class F, int rows>
+void pair_strip(const StripCall<float> &call) {
+  constexpr int panels = strip_panels(rows);
+  const float *a = call.a;
+  const Byte<F> *b = static_cast<const Byte<F> *>(call.b);
+  VecF sum[panels][rows][tile_vectors];
+  load_strip(call, sum);
+  for (int64_t x = 0; x < call.k; x++, a += rows, b += 2 * pair_lanes) {
+    ROCPY_UNROLL
+    for (int q = 0; q < panels; q++) {
+      const Byte<F> *line = b + q * call.panel_stride;
+      __builtin_prefetch(reinterpret_cast<const char *>(line) + strip_ahead);
+      VecF words[2];
+      join_codes<F>(load_bits<__m512i>(line), order_of_rows, words);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        const VecF pair = splat(a[i]);
+        ROCPY_UNROLL
+        for (int v = 0; v < tile_vectors; v++) sum[q][i][v] = add_pairs<false>(sum[q][i][v], pair, words[v]);
+      }
+    }
+  }
+  store_strip(call, sum);
+}
+
+template <class F, int rows>
+constexpr void fill_pair_strips(Strips<float> &strips) {
+  if constexpr (strip_panels(rows) > 0) {
+    strips.kernel[rows] = pair_strip<F, rows>;
+    strips.panels[rows] = strip_panels(rows);
+  }
+  if constexpr (rows > 1) fill_pair_strips<F, rows - 1>(strips);
+}
+
 // One by one.
 template <class E>
 void pack_apart(const E *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, float *to,
@@ -250,11 +292,18 @@ Magnitudes magnitudes(const float *from, int64_t rows, int64_t columns, int64_t 
   return range;
 }
 
+template <class F>
+constexpr Elements<float> make_byte_elements() {
+  Elements<float> elements = make_pair_elements<Byte<F>>();
+  fill_pair_strips<F, max_strip_rows>(elements.strips);
+  return elements;
+}
+
 constexpr Elements<float> elements_bf16 = make_pair_elements<Bf16>();
-constexpr Elements<float> elements_e4m3 = make_pair_elements<Byte<E4m3>>();
-constexpr Elements<float> elements_e5m2 = make_pair_elements<Byte<E5m2>>();
-constexpr Elements<float> elements_e4m3_fnuz = make_pair_elements<Byte<E4m3Fnuz>>();
-constexpr Elements<float> elements_e5m2_fnuz = make_pair_elements<Byte<E5m2Fnuz>>();
+constexpr Elements<float> elements_e4m3 = make_byte_elements<E4m3>();
+constexpr Elements<float> elements_e5m2 = make_byte_elements<E5m2>();
+constexpr Elements<float> elements_e4m3_fnuz = make_byte_elements<E4m3Fnuz>();
+constexpr Elements<float> elements_e5m2_fnuz = make_byte_elements<E5m2Fnuz>();
 
 constexpr Kernels<float> make_pairs() {
   Kernels<float> set{};
