@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The table of algorithms: which take a problem, with what workspace, in what order they are worth trying, and how one
 // runs.
+#include <cstring>
 #include <type_traits>
 
 #include "blocking.hpp"
 #include "blocks.hpp"
 #include "drivers.hpp"
 #include "expression.hpp"
+#include "passes.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -231,7 +233,9 @@ size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
     const int group = kernels<int32_t>().group;
     return static_cast<size_t>(values * values_of(k, group) * group);
   }
-  return static_cast<size_t>(values * k) * size_of(type);
+  // Behind the panels of bfloat16 lies their least magnitude.
+  const size_t behind = type == Type::bf16 && kernel_set().pairs ? line_bytes : 0;
+  return static_cast<size_t>(values * k) * size_of(type) + behind;
 }
 
 void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed) {
@@ -243,7 +247,12 @@ void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed) {
     case Type::i32:
       return pack_operand<int32_t>(kernels<int32_t>(), b, k, n, true, packed);
     default:
-      return pack_operand<float>(kernels<float>(), b, k, n, true, packed);
+      pack_operand<float>(kernels<float>(), b, k, n, true, packed);
+      if (b.type == Type::bf16 && kernel_set().pairs) {
+        const int64_t bytes = panels_bytes(b.type, k, n);
+        const int least = kernel_set().pairs->least_magnitude(static_cast<const float *>(packed), 1, bytes / 4, 0);
+        std::memcpy(static_cast<char *>(packed) + bytes, &least, sizeof least);
+      }
   }
 }
 

@@ -3,6 +3,7 @@
 #include "drivers.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 namespace rocpy_host::gemm {
@@ -36,13 +37,24 @@ Scratch::~Scratch() {
 bool multiplies_pairs(const Problem &p) {
   const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) >= element_index(Type::bf16); };
   if (p.compute != Type::f32 || !taken(p.a) || !taken(p.b) || !kernel_set().pairs) return false;
-  // Packed bytes are read by strips of few rows, two rows of a panel at a time.
+  // Of few rows strips read packed panels, two rows of them at a time.
   if (p.b.packed && p.k % 2 == 0 && p.m <= max_strip_rows &&
       kernel_set().pairs->elements[element_index(p.b.type)]->strips.panels[p.m]) {
     return true;
   }
   // Bytes are widened in any case.
   return p.m > (p.b.type == Type::bf16 ? tile_rows_of(p) : max_thin_rows - 1);
+}
+
+int64_t panels_bytes(Type type, int64_t k, int64_t n) {
+  return round_up(n, kernels<float>().tile_columns) * k * static_cast<int64_t>(size_of(type));
+}
+
+int least_packed(const Problem &p) {
+  if (p.b.type != Type::bf16) return least_byte;
+  int least;
+  std::memcpy(&least, static_cast<const char *>(p.b.data) + panels_bytes(p.b.type, p.k, p.n), sizeof least);
+  return least;
 }
 
 int useful_threads(double multiplications, double bytes) {

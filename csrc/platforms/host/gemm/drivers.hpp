@@ -200,6 +200,12 @@ size_t split_workspace(const Variant &variant, const Problem &p);
 template <class T>
 void run_split(const Variant &variant, const Problem &p, void *workspace);
 
+// The least magnitude of an operand for pairs that was packed, or is of bytes: of bfloat16 it lies behind the panels,
+// of bytes it is that of all formats.
+constexpr int least_byte = (127 - 17) << 7;
+int least_packed(const Problem &p);
+int64_t panels_bytes(Type type, int64_t k, int64_t n);
+
 // Panels of a whole operand b: tile_columns wide, all of k in each, the last one filled up with zeros.
 template <class T>
 void pack_operand(const Kernels<T> &kernel, const Matrix &b, int64_t k, int64_t n, bool same_type, void *to);

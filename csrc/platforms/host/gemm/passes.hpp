@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels.hpp"
-
 namespace rocpy_host::gemm {
 
 // One pass of a task: `count` values of k from the x0-th on, of the rows of some tiles, which `a` holds as these read
@@ -18,7 +16,7 @@ struct Pass {
   int64_t from, held;  // where these values begin among those that `a` holds, and how many it does
   bool last;           // then the sums are complete
   const T *a;
-  Magnitudes left;  // of pairs, those that `a` holds
+  int least_left;  // of pairs, the least magnitude that `a` holds
 };
 
 // The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find

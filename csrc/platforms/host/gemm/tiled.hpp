@@ -19,10 +19,6 @@ constexpr int64_t columns_together = 16;
 // Rows of panels that are copied together before the next rows.
 constexpr int64_t rows_together = 16;
 
-// What a number of 8-bit floating point is at least, if it is not 0. NaN and infinity, which become NaN in any case,
-// need not be told from others.
-constexpr Magnitudes of_bytes = {(127 - 17) << 7, (127 + 15) << 7};
-
 // Four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
@@ -59,7 +55,7 @@ struct Tiled {
         right(kernel, problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
     plain = is_plain(p, arithmetic_type<T>);
-    thin = !kernel.magnitudes && blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
+    thin = !kernel.least_magnitude && blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
            (packed_blocks(p.b) || element_of_packed() >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
   }
@@ -101,7 +97,7 @@ struct Tiled {
     int64_t shares = 1;
     while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
-    if (kernel.magnitudes && !loses_nothing(pass, b)) from.element = one_by_one_index;
+    if (kernel.least_magnitude && !loses_nothing(pass, least_right(pass, b))) from.element = one_by_one_index;
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
@@ -150,18 +146,22 @@ struct Tiled {
   }
 
   // Whether an instruction that takes subnormal numbers for zero meets none, be it in a product or in a sum: all of
-  // these are multiples of the last bit of the least product. Nor one that is infinite or NaN.
-  bool loses_nothing(const Magnitudes &left_range, const Magnitudes &right_range) const {
-    constexpr int mantissa = 7, bias = 127, infinity = 0x7f80, least_normal = 1 << mantissa;
-    if (left_range.most >= infinity || right_range.most >= infinity) return false;
-    if (left_range.least < least_normal || right_range.least < least_normal) return false;
-    const int exponents = (left_range.least >> mantissa) + (right_range.least >> mantissa) - 2 * bias;
+  // these are multiples of the last bit of the least product.
+  bool loses_nothing(const Pass<T> &pass, int least_right) const {
+    constexpr int mantissa = 7, bias = 127, least_normal = 1 << mantissa;
+    if (pass.least_left < least_normal || least_right < least_normal) return false;
+    const int exponents = (pass.least_left >> mantissa) + (least_right >> mantissa) - 2 * bias;
     return exponents - 2 * mantissa > -bias;
   }
-  bool loses_nothing(const Pass<T> &pass, const PanelRows<T> &b) const {
+  int least_left(const Pass<T> &pass) const {
+    if (size_of(p.a.type) == 1) return least_byte;
+    const int64_t rows = smaller(pass.tiles * blocks.tile_rows, p.m - pass.first_tile * blocks.tile_rows);
+    return kernel.least_magnitude(pass.a, 1, rows * pass.count, 0);
+  }
+  int least_right(const Pass<T> &pass, const PanelRows<T> &b) const {
+    if (size_of(p.b.type) == 1 || joins_packed()) return least_packed(p);
     const int64_t lanes = kernel.tile_columns / 2, columns = b.columns > lanes ? 2 * lanes : lanes;
-    return loses_nothing(pass.left,
-                         kernel.magnitudes(static_cast<const T *>(b.data), pass.count, columns, b.stride));
+    return kernel.least_magnitude(static_cast<const T *>(b.data), pass.count, columns, b.stride);
   }
 
   // Tiles from `first` on, of which the first `shares` fetch a share of the next panel each. Where there is an
@@ -312,11 +312,6 @@ struct Tiled {
     }
   }
 
-  // How many values of a pass's rows of a are copied.
-  int64_t values_of_left(const Pass<T> &pass) const {
-    return smaller(pass.tiles * blocks.tile_rows, p.m - pass.first_tile * blocks.tile_rows) * pass.count;
-  }
-
   // Copies a's rows of a pass, tile by tile. Where they are adjacent, tiles share the cache lines of a column, and far
   // apart as columns are few of them stay in the innermost cache: some columns for all tiles, then the next.
   void pack_left(const Pass<T> &pass, T *a_block) const {
@@ -359,7 +354,7 @@ struct Tiled {
   }
 
   // Whether pairs are made of rows that the caller packed.
-  bool joins_packed() const { return kernel.magnitudes && p.b.packed; }
+  bool joins_packed() const { return kernel.least_magnitude && p.b.packed; }
 
   // Where a pass's rows of the q-th panel are.
   const char *packed_rows(const Pass<T> &pass, int64_t q) const {
@@ -372,7 +367,8 @@ struct Tiled {
   // A pass over panels of b that were packed, from the q-th on; returns how many.
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns;
-    const int64_t together = kernel.magnitudes && !loses_nothing(pass.left, of_bytes) ? 0 : strip_panels();
+    const bool loses = kernel.least_magnitude && !loses_nothing(pass, least_packed(p));
+    const int64_t together = loses ? 0 : strip_panels();
     if (together && q + together <= task.end && (q + together) * width <= p.n) {
       const int64_t rows = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
       strip(pass, q * width, packed_rows(pass, q), rows * width, acc);
@@ -469,7 +465,7 @@ struct Tiled {
       pass.last = pass.x0 + pass.count == depth;
       pass.a = a_in_place ? rows_of_a + pass.x0 : a_block;
       if (!a_in_place) pack_left(pass, a_block);
-      if (kernel.magnitudes) pass.left = kernel.magnitudes(a_block, 1, values_of_left(pass), 0);
+      if (kernel.least_magnitude) pass.least_left = least_left(pass);
       for (int64_t q = task.first; q < task.end;) {
         T *acc = task.acc + (q - task.first) * tile_values;
         if (packed_blocks(p.b)) {

@@ -186,11 +186,6 @@ struct Region {
   int64_t g, i, j, rows, columns;
 };
 
-// Magnitudes of bfloat16 that are not 0, as their bits: the least (0x10000: there is none) and the largest.
-struct Magnitudes {
-  int least = 0x10000, most = 0;
-};
-
 // Beside tiles of pairs of bfloat16, those that multiply them one by one.
 constexpr int one_by_one_index = 1;
 
@@ -216,9 +211,9 @@ struct Kernels {
   // of values, but in pack, wide and dot of elements. Wherever bytes of the left operand (a of those functions) have
   // 128 added, and `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x
   // of b(x, j). Null otherwise.
-  // Of pairs of bfloat16, what tells whether tiles may use an instruction that takes subnormal numbers for zero, of
-  // rows of values at `stride`. Null otherwise.
-  Magnitudes (*magnitudes)(const T *from, int64_t rows, int64_t columns, int64_t stride);
+  // Of pairs of bfloat16, what tells whether tiles may use an instruction that takes subnormal numbers for zero: the
+  // least magnitude that is not 0, as its bits, of rows of values at `stride`; 0x10000: there is none. Null otherwise.
+  int (*least_magnitude)(const T *from, int64_t rows, int64_t columns, int64_t stride);
   using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
   Correct correct;
   // Turns a tile of sums into a region of the result. Adds the results' column sums to sums unless null.

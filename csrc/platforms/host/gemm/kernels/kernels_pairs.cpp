@@ -2,7 +2,7 @@
 // Products of operands whose numbers bfloat16 has, by the instruction that multiplies pairs of its numbers. A value of
 // a panel is a word of two neighbours along k, the first in the upper half, which the instruction adds first: fused,
 // and rounded to nearest even each. So sums are those of the other tiles, bit for bit, as long as it meets no subnormal
-// number, which it takes and leaves for zero, and no NaN, of which it may choose another.
+// number, which it takes and leaves for zero.
 #include "kernels_epilogue.hpp"
 #include "kernels_tile.hpp"
 
@@ -192,28 +192,42 @@ void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int wid
   }
 }
 
-// Packed panels of bytes whose sums of so many rows fit the registers together, beside the tables. Two rows of a panel
-// lie together.
-constexpr int strip_panels(int rows) {
-  constexpr int most_sums = 20, most = 4;
+// The words of two rows of a packed panel, which lie together.
+ROCPY_INLINE void load_two_rows(const Bf16 *from, VecF (&words)[2]) {
+  join_rows(from, from + pair_lanes, ~__mmask32{}, ~__mmask32{}, words);
+}
+template <class F>
+ROCPY_INLINE void load_two_rows(const Byte<F> *from, VecF (&words)[2]) {
+  join_codes<F>(load_bits<__m512i>(from), order_of_rows, words);
+}
+
+// Packed panels whose sums of so many rows fit the registers together, beside what the words are made with.
+template <class E>
+constexpr int pair_strip_panels(int rows) {
+  constexpr int most_sums = sizeof(E) == 1 ? 20 : 24, most = 4;
   const int panels = most_sums / tile_vectors / rows;
   return panels > most ? most : panels;
 }
 
-template <class F, int rows>
-void pair_strip(const StripCall<float> &call) {
-  constexpr int panels = strip_panels(rows);
+template <class E, int rows, bool early>
+ROCPY_INLINE void pair_strip_of(const StripCall<float> &call) {
+  constexpr int panels = pair_strip_panels<E>(rows), bytes = 2 * pair_lanes * static_cast<int>(sizeof(E));
   const float *a = call.a;
-  const Byte<F> *b = static_cast<const Byte<F> *>(call.b);
+  const E *b = static_cast<const E *>(call.b);
   VecF sum[panels][rows][tile_vectors];
   load_strip(call, sum);
   for (int64_t x = 0; x < call.k; x++, a += rows, b += 2 * pair_lanes) {
     ROCPY_UNROLL
     for (int q = 0; q < panels; q++) {
-      const Byte<F> *line = b + q * call.panel_stride;
-      __builtin_prefetch(reinterpret_cast<const char *>(line) + strip_ahead);
+      const E *two = b + q * call.panel_stride;
+      const char *ahead = reinterpret_cast<const char *>(two);
+      ROCPY_UNROLL
+      for (int byte = 0; byte < bytes; byte += 64) {
+        __builtin_prefetch(ahead + byte + strip_ahead);
+        if constexpr (early) __builtin_prefetch(ahead + byte + strip_far_ahead, 0, 2);
+      }
       VecF words[2];
-      join_codes<F>(load_bits<__m512i>(line), order_of_rows, words);
+      load_two_rows(two, words);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         const VecF pair = splat(a[i]);
@@ -225,13 +239,21 @@ void pair_strip(const StripCall<float> &call) {
   store_strip(call, sum);
 }
 
-template <class F, int rows>
-constexpr void fill_pair_strips(Strips<float> &strips) {
-  if constexpr (strip_panels(rows) > 0) {
-    strips.kernel[rows] = pair_strip<F, rows>;
-    strips.panels[rows] = strip_panels(rows);
+template <class E, int rows>
+void pair_strip(const StripCall<float> &call) {
+  if constexpr (asks_memory_early<E>) {
+    if (call.from_memory) return pair_strip_of<E, rows, true>(call);
   }
-  if constexpr (rows > 1) fill_pair_strips<F, rows - 1>(strips);
+  pair_strip_of<E, rows, false>(call);
+}
+
+template <class E, int rows>
+constexpr void fill_pair_strips(Strips<float> &strips) {
+  if constexpr (pair_strip_panels<E>(rows) > 0) {
+    strips.kernel[rows] = pair_strip<E, rows>;
+    strips.panels[rows] = pair_strip_panels<E>(rows);
+  }
+  if constexpr (rows > 1) fill_pair_strips<E, rows - 1>(strips);
 }
 
 // One by one.
@@ -270,40 +292,30 @@ constexpr Elements<float> make_pair_elements() {
   Elements<float> elements{};
   elements.pack = pack_pairs<E, false>;
   elements.pack_left = pack_pairs<E, true>;
+  fill_pair_strips<E, max_strip_rows>(elements.strips);
   return elements;
 }
 
-Magnitudes magnitudes(const float *from, int64_t rows, int64_t columns, int64_t stride) {
-  VecHalves least = ~VecHalves{}, most{};
+int least_magnitude(const float *from, int64_t rows, int64_t columns, int64_t stride) {
+  VecHalves least = ~VecHalves{};
   for (int64_t i = 0; i < rows; i++, from += stride) {
     for (int64_t c = 0; c < columns; c += lanes) {
       const int some = columns - c < lanes ? static_cast<int>(columns - c) : lanes;
-      const VecHalves values = cast<VecHalves>(load_some(from + c, some, lanes)) & 0x7fff;
-      most = cast<VecHalves>(_mm512_max_epu16(cast<__m512i>(most), cast<__m512i>(values)));
       // Zero becomes the largest.
-      least = cast<VecHalves>(_mm512_min_epu16(cast<__m512i>(least), cast<__m512i>(values - 1)));
+      const VecHalves values = (cast<VecHalves>(load_some(from + c, some, lanes)) & 0x7fff) - 1;
+      least = cast<VecHalves>(_mm512_min_epu16(cast<__m512i>(least), cast<__m512i>(values)));
     }
   }
-  Magnitudes range;
-  for (int i = 0; i < pair_lanes; i++) {
-    if (least[i] + 1 < range.least) range.least = least[i] + 1;
-    if (most[i] > range.most) range.most = most[i];
-  }
-  return range;
-}
-
-template <class F>
-constexpr Elements<float> make_byte_elements() {
-  Elements<float> elements = make_pair_elements<Byte<F>>();
-  fill_pair_strips<F, max_strip_rows>(elements.strips);
-  return elements;
+  int smallest = 0x10000;
+  for (int i = 0; i < pair_lanes; i++) smallest = least[i] + 1 < smallest ? least[i] + 1 : smallest;
+  return smallest;
 }
 
 constexpr Elements<float> elements_bf16 = make_pair_elements<Bf16>();
-constexpr Elements<float> elements_e4m3 = make_byte_elements<E4m3>();
-constexpr Elements<float> elements_e5m2 = make_byte_elements<E5m2>();
-constexpr Elements<float> elements_e4m3_fnuz = make_byte_elements<E4m3Fnuz>();
-constexpr Elements<float> elements_e5m2_fnuz = make_byte_elements<E5m2Fnuz>();
+constexpr Elements<float> elements_e4m3 = make_pair_elements<Byte<E4m3>>();
+constexpr Elements<float> elements_e5m2 = make_pair_elements<Byte<E5m2>>();
+constexpr Elements<float> elements_e4m3_fnuz = make_pair_elements<Byte<E4m3Fnuz>>();
+constexpr Elements<float> elements_e5m2_fnuz = make_pair_elements<Byte<E5m2Fnuz>>();
 
 constexpr Kernels<float> make_pairs() {
   Kernels<float> set{};
@@ -320,7 +332,7 @@ constexpr Kernels<float> make_pairs() {
   set.elements[4] = &elements_e5m2;
   set.elements[5] = &elements_e4m3_fnuz;
   set.elements[6] = &elements_e5m2_fnuz;
-  set.magnitudes = magnitudes;
+  set.least_magnitude = least_magnitude;
   return set;
 }
 
