@@ -288,6 +288,7 @@ struct Tiled {
   // Panels that a product of few rows reads side by side; 0 where tiles read one after the other.
   int64_t strip_panels() const {
     if (!panels || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 0;
+    if (kernel.least_magnitude && (!joins_packed() || p.k % kernel.group)) return 0;
     return kernel.elements[panel_element()]->strips.panels[blocks.tile_rows];
   }
 
