@@ -367,7 +367,8 @@ void all() {
 int main() {
   using namespace gemm_test;
   refused();
-  for (const char *isa : {"avx512_bf16", "avx512_vbmi", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon", "baseline"}) {
+  for (const char *isa :
+       {"avx512_bf16", "avx512_vbmi", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon", "baseline"}) {
     if (rocpy_host::gemm::use_kernel_set(isa)) all();
   }
   printf("%lld checks, %d failures\n", static_cast<long long>(checks), failures);

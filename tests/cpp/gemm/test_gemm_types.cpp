@@ -453,7 +453,8 @@ int main() {
   using namespace gemm_test;
   formats();
   refused();
-  for (const char *isa : {"avx512_bf16", "avx512_vbmi", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon", "baseline"}) {
+  for (const char *isa :
+       {"avx512_bf16", "avx512_vbmi", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon", "baseline"}) {
     if (!use_kernel_set(isa)) continue;
     const bool floats = !strstr(isa, "vnni");  // the other kernels of those sets are another set's
     if (floats) {

@@ -331,7 +331,8 @@ struct Tiled {
 
   // Copies a pass's rows of `together` panels from the q-th on to where they lie `panel_stride` apart.
   void pack_right(const Pass<T> &pass, int64_t q, int64_t together, T *to, int64_t panel_stride) const {
-    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? rows_together / kernel.group : pass.count;
+    const int64_t width = kernel.tile_columns, lanes = width / 2,
+                  rows = together > 1 ? rows_together / kernel.group : pass.count;
     for (int64_t x = 0; x < pass.count; x += rows) {
       for (int64_t t = 0; t < together; t++) {
         const int64_t j = column_of(q + t), columns = columns_of(q + t);
@@ -389,7 +390,8 @@ struct Tiled {
 
   void packed_panel(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns, j = q * width, depth = values_of(pass.elements, kernel.group);
-    const int64_t value_bytes = packed_value_bytes() * (joins_packed() ? kernel.group : 1), row_bytes = width * value_bytes;
+    const int64_t value_bytes = packed_value_bytes() * (joins_packed() ? kernel.group : 1),
+                  row_bytes = width * value_bytes;
     const char *b = packed_rows(pass, q);
     const bool own = pass.tiles == 1 || (pass.tiles <= own_fetching_tiles && kernel.group == 1 && value_bytes > 1);
     const char *next = b + (own ? packed_bytes_ahead : depth * row_bytes);

@@ -64,8 +64,7 @@ struct HalfOrder {
 constexpr HalfOrder make_half_order() {
   HalfOrder order{};
   for (int half = 0; half < 2 * pair_lanes; half++) {
-    order.from[half / pair_lanes][half % pair_lanes] =
-        static_cast<uint16_t>(half / 2 + (half % 2 ? 0 : pair_lanes));
+    order.from[half / pair_lanes][half % pair_lanes] = static_cast<uint16_t>(half / 2 + (half % 2 ? 0 : pair_lanes));
   }
   return order;
 }
