@@ -132,6 +132,36 @@ void takes_pairs() {
   if (multiplies_pairs(Operands(c).problem)) fail("pairs are not of f16", c, 101);
 }
 
+// With alpha 0 operands may be null, packed ones too, and there may be no k.
+void nothing_to_multiply() {
+  use_kernel_set("avx512_bf16");
+  for (int turn = 0; turn < 16; turn++) {
+    Case c;
+    c.a = c.b = turn & 1 ? Type::bf16 : Type::e4m3;
+    c.m = turn & 2 ? 33 : 3;
+    c.n = 40;
+    c.k = turn & 8 ? 0 : 64;
+    c.packed = turn & 4;
+    c.alpha = turn & 8 ? 1 : 0;
+    c.beta = 2;
+    Operands o(c);
+    o.pack_b();
+    if (c.k) o.problem.a.data = o.problem.b.data = nullptr;
+    for (int i = 0; i < algorithm_count(); i++) {
+      const int32_t id = algorithm(i).id;
+      size_t needed = 0;
+      if (!supports(id, o.problem, &needed)) continue;
+      o.restore();
+      Workspace workspace(needed);
+      run(id, o.problem, workspace.start, needed);
+      checks++;
+      for (int64_t j = 0; j < c.n; j++) {
+        if (o.d.get(0, c.m - 1, j) != 2 * o.old.get(0, c.m - 1, j)) return fail("nothing is added", c, id);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gemm_test
 
@@ -142,6 +172,7 @@ int main() {
     return 77;
   }
   takes_pairs();
+  nothing_to_multiply();
   all();
   printf("pairs: %lld values compared, %d failures\n", static_cast<long long>(checks), failures);
   return failures != 0;

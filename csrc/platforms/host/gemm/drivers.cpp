@@ -52,6 +52,7 @@ int64_t panels_bytes(Type type, int64_t k, int64_t n) {
 
 int least_packed(const Problem &p) {
   if (p.b.type != Type::bf16) return least_byte;
+  if (effective_k(p) == 0) return no_magnitude;
   int least;
   std::memcpy(&least, static_cast<const char *>(p.b.data) + panels_bytes(p.b.type, p.k, p.n), sizeof least);
   return least;

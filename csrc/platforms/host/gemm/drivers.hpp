@@ -202,7 +202,7 @@ void run_split(const Variant &variant, const Problem &p, void *workspace);
 
 // The least magnitude of an operand for pairs that was packed, or is of bytes: of bfloat16 it lies behind the panels,
 // of bytes it is that of all formats.
-constexpr int least_byte = (127 - 17) << 7;
+constexpr int least_byte = (127 - 17) << 7, no_magnitude = 0x10000;
 int least_packed(const Problem &p);
 int64_t panels_bytes(Type type, int64_t k, int64_t n);
 

@@ -369,9 +369,9 @@ struct Tiled {
   // A pass over panels of b that were packed, from the q-th on; returns how many.
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns;
-    const bool loses = kernel.least_magnitude && !loses_nothing(pass, least_packed(p));
-    const int64_t together = loses ? 0 : strip_panels();
-    if (together && q + together <= task.end && (q + together) * width <= p.n) {
+    const int64_t together = strip_panels();
+    const bool loses = together && kernel.least_magnitude && !loses_nothing(pass, least_packed(p));
+    if (together && !loses && q + together <= task.end && (q + together) * width <= p.n) {
       const int64_t rows = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
       strip(pass, q * width, packed_rows(pass, q), rows * width, acc);
       return together;
