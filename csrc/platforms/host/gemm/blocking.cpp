@@ -159,15 +159,16 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   if (p.compute == Type::i32) cycles += vectors * blocks;
   double extra;
   if (p.b.packed) {
-    // Halves are widened by every tile, or by the first one of a block for the others.
     if (pairs) {
+      // Their rows are joined for every block of rows.
       cycles += vectors * blocks * 8;
     } else if (p.compute == Type::f32 && size(p.b.type) == 2) {
+      // Halves are widened by every tile, or by the first one of a block for the others.
       cycles += vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
-    }
-    // Bytes are widened for every block of rows.
-    if (p.compute == Type::f32 && size(p.b.type) < 2 && !pairs)
+    } else if (p.compute == Type::f32 && size(p.b.type) < 2) {
+      // Bytes are widened for every block of rows.
       cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
+    }
     // Reading is hidden behind the arithmetic, unless there is too little of it.
     const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, memory_bytes);
