@@ -116,6 +116,17 @@ double in_place_rate(const Problem &p, const Blocks &b, double b_bytes) {
   return 0.5 * memory_bytes;
 }
 
+// What it takes to make values of so many vectors of a packed operand.
+double widening_cycles(const Problem &p, const Blocks &b, double vectors) {
+  const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles);
+  if (p.compute != Type::f32 || size(p.b.type) > 2) return 0;
+  // Rows of pairs are joined for every block of rows.
+  if (multiplies_pairs(p)) return vectors * blocks * 8;
+  // Halves are widened by every tile, or by the first one of a block for the others, bytes for every block.
+  if (size(p.b.type) == 2) return vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
+  return vectors * blocks * (p.m > max_thin_rows ? 5 : 3);
+}
+
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   // From here on k is of values: groups of integers.
@@ -159,16 +170,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   if (p.compute == Type::i32) cycles += vectors * blocks;
   double extra;
   if (p.b.packed) {
-    if (pairs) {
-      // Their rows are joined for every block of rows.
-      cycles += vectors * blocks * 8;
-    } else if (p.compute == Type::f32 && size(p.b.type) == 2) {
-      // Halves are widened by every tile, or by the first one of a block for the others.
-      cycles += vectors * (b.block_tiles < least_copying_tiles() ? tiles : blocks);
-    } else if (p.compute == Type::f32 && size(p.b.type) < 2) {
-      // Bytes are widened for every block of rows.
-      cycles += vectors * blocks * (m > max_thin_rows ? 5 : 3);
-    }
+    cycles += widening_cycles(p, b, vectors);
     // Reading is hidden behind the arithmetic, unless there is too little of it.
     const double wait = memory_cycles(b_bytes, memory_bytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, memory_bytes);

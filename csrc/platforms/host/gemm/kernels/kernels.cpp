@@ -3,7 +3,7 @@
 // ROCPY_KERNEL_ISA naming its namespace; everything but the table has internal linkage.
 #include "kernels.hpp"
 
-#include "kernels_decode.hpp"
+#include "kernels_blocks.hpp"
 #include "kernels_elements.hpp"
 #include "kernels_epilogue.hpp"
 #include "kernels_tile.hpp"
