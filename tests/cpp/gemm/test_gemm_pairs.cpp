@@ -86,8 +86,9 @@ void compare(const Case &c, Content content, Random &random) {
     use_kernel_set("avx512_bf16");
     const std::vector<uint64_t> pairs = result(o, id);
     use_kernel_set("avx512");
-    if (pairs != result(o, id))
+    if (pairs != result(o, id)) {
       fail("pairs have other bits, content " + std::to_string(static_cast<int>(content)), c, id);
+    }
     checks += c.m * c.n;
   }
 }
