@@ -306,7 +306,7 @@ struct Tiled {
     }
     const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
     strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
-                         panel, from_memory});
+                         panel, from_memory, kernel.least_magnitude && !loses_nothing(pass, least_packed(p))});
     if (pass.last && !plain) {
       epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
                sums ? sums_of(pass.g, 0) + j : nullptr);
@@ -370,8 +370,7 @@ struct Tiled {
   int64_t packed_panels(const Pass<T> &pass, const Panels<T> &task, int64_t q, T *acc) const {
     const int64_t width = kernel.tile_columns;
     const int64_t together = strip_panels();
-    const bool loses = together && kernel.least_magnitude && !loses_nothing(pass, least_packed(p));
-    if (together && !loses && q + together <= task.end && (q + together) * width <= p.n) {
+    if (together && q + together <= task.end && (q + together) * width <= p.n) {
       const int64_t rows = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
       strip(pass, q * width, packed_rows(pass, q), rows * width, acc);
       return together;

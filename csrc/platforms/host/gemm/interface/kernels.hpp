@@ -57,7 +57,8 @@ struct StripCall {
   int64_t in_stride, in_panel;
   T *out;
   int64_t out_stride, out_panel;
-  bool from_memory;  // b is larger than caches are taken to be
+  bool from_memory;         // b is larger than caches are taken to be
+  bool one_by_one = false;  // of pairs: as the tiles at one_by_one_index
 };
 template <class T>
 struct Strips {

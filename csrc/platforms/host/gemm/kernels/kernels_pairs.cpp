@@ -208,7 +208,7 @@ constexpr int pair_strip_panels(int rows) {
   return panels > most ? most : panels;
 }
 
-template <class E, int rows, bool early>
+template <class E, int rows, bool early, bool one_by_one>
 ROCPY_INLINE void pair_strip_of(const StripCall<float> &call) {
   constexpr int panels = pair_strip_panels<E>(rows), bytes = 2 * pair_lanes * static_cast<int>(sizeof(E));
   const float *a = call.a;
@@ -231,7 +231,7 @@ ROCPY_INLINE void pair_strip_of(const StripCall<float> &call) {
       for (int i = 0; i < rows; i++) {
         const VecF pair = splat(a[i]);
         ROCPY_UNROLL
-        for (int v = 0; v < tile_vectors; v++) sum[q][i][v] = add_pairs<false>(sum[q][i][v], pair, words[v]);
+        for (int v = 0; v < tile_vectors; v++) sum[q][i][v] = add_pairs<one_by_one>(sum[q][i][v], pair, words[v]);
       }
     }
   }
@@ -240,10 +240,11 @@ ROCPY_INLINE void pair_strip_of(const StripCall<float> &call) {
 
 template <class E, int rows>
 void pair_strip(const StripCall<float> &call) {
+  if (call.one_by_one) return pair_strip_of<E, rows, asks_memory_early<E>, true>(call);
   if constexpr (asks_memory_early<E>) {
-    if (call.from_memory) return pair_strip_of<E, rows, true>(call);
+    if (call.from_memory) return pair_strip_of<E, rows, true, false>(call);
   }
-  pair_strip_of<E, rows, false>(call);
+  pair_strip_of<E, rows, false, false>(call);
 }
 
 template <class E, int rows>
