@@ -167,6 +167,20 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
   }
 }
 
+// Runs each algorithm that takes a problem, and calls `check` with its id.
+template <class F>
+[[maybe_unused]] void with_each_algorithm(Operands &o, F check) {
+  for (int i = 0; i < algorithm_count(); i++) {
+    const int32_t id = algorithm(i).id;
+    size_t needed = 0;
+    if (!supports(id, o.problem, &needed)) continue;
+    o.restore();
+    Workspace workspace(needed);
+    if (!run(id, o.problem, workspace.start, needed)) fail("did not run", o.c, id);
+    check(id);
+  }
+}
+
 // The reference is slow under a sanitizer, and what one finds does not hide in a single case: every fourth is run.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int case_interval = 4;

@@ -376,19 +376,13 @@ void absent_operands() {
   o.problem.alpha = 0;
   o.problem.a.data = nullptr;
   o.problem.b.data = nullptr;
-  for (int i = 0; i < algorithm_count(); i++) {
-    const int32_t id = algorithm(i).id;
-    size_t needed = 0;
-    if (!supports(id, o.problem, &needed)) continue;
-    o.restore();
-    Workspace workspace(needed);
-    run(id, o.problem, workspace.start, needed);
+  with_each_algorithm(o, [&](int32_t id) {
     for (int64_t r = 0; r < c.m; r++) {
       for (int64_t j = 0; j < c.n; j++) {
         if (o.d.get(0, r, j) != 2 * o.old.get(0, r, j)) return fail("alpha 0 without operands", c, id);
       }
     }
-  }
+  });
   Operands nan(c);
   nan.problem.alpha = 0;
   nan.a.fill([] { return NAN; });

@@ -358,11 +358,15 @@ struct Tiled {
   // Whether pairs are made of rows that the caller packed.
   bool joins_packed() const { return kernel.least_magnitude && p.b.packed; }
 
+  // How many rows a packed panel has.
+  int64_t rows_of_packed(const Pass<T> &pass) const {
+    return joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
+  }
+
   // Where a pass's rows of the q-th panel are.
   const char *packed_rows(const Pass<T> &pass, int64_t q) const {
-    const int64_t depth = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
     const int64_t x0 = joins_packed() ? pass.x0 * kernel.group : pass.x0;
-    const int64_t row = (q - first_chunk * blocks.chunk_panels) * depth + x0;
+    const int64_t row = (q - first_chunk * blocks.chunk_panels) * rows_of_packed(pass) + x0;
     return static_cast<const char *>(panels) + row * kernel.tile_columns * packed_value_bytes();
   }
 
@@ -371,8 +375,7 @@ struct Tiled {
     const int64_t width = kernel.tile_columns;
     const int64_t together = strip_panels();
     if (together && q + together <= task.end && (q + together) * width <= p.n) {
-      const int64_t rows = joins_packed() ? pass.elements : values_of(pass.elements, kernel.group);
-      strip(pass, q * width, packed_rows(pass, q), rows * width, acc);
+      strip(pass, q * width, packed_rows(pass, q), rows_of_packed(pass) * width, acc);
       return together;
     }
     // Once where there is no k: the epilogue still has its part.

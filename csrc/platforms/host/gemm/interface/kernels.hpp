@@ -194,8 +194,7 @@ template <class T>
 struct Kernels {
   int tile_rows;     // most rows of a register tile
   int tile_columns;  // columns of a register tile and of a packed panel
-  int group;  // elements of k in one value of a panel: 1, but 4 bytes or 2 halves in an int32_t, or 2 bfloat16 in a
-              // float
+  int group;         // elements of k in one value of a panel: 1, but of bytes 4 or 2, of pairs of bfloat16 2
 
   bool masks;  // tiles read and write a part of their last vector, as TileCall says
 
@@ -209,15 +208,17 @@ struct Kernels {
 
   const Elements<T> *elements[element_type_count];
 
-  // Of integers and of pairs, pack joins a group of x in one value, the last group filled up with zeros; the k that
-  // kernels take is of values, but in pack, wide and dot of elements. Wherever bytes of the left operand (a of those
-  // functions) have 128 added, and `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x of
-  // b(x, j). Null otherwise. Of pairs of bfloat16, what tells whether tiles may use an instruction that takes subnormal
-  // numbers for zero: the least magnitude that is not 0, as its bits, of rows of values at `stride`; 0x10000: there is
-  // none. Null otherwise.
-  int (*least_magnitude)(const T *from, int64_t rows, int64_t columns, int64_t stride);
+  // Of integers and of pairs, pack joins a group of x in one value, the last group filled up; the k that kernels take
+  // is of values, but in pack, wide and dot of elements. Where bytes of the left operand (a of those functions) have
+  // 128 added, `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x of b(x, j). Null
+  // otherwise.
   using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
   Correct correct;
+
+  // Of pairs of bfloat16, what tells whether tiles may use an instruction that takes subnormal numbers for zero: the
+  // least magnitude that is not 0, as its bits, of rows of values at `stride`; 0x10000: there is none. Null otherwise.
+  int (*least_magnitude)(const T *from, int64_t rows, int64_t columns, int64_t stride);
+
   // Turns a tile of sums into a region of the result. Adds the results' column sums to sums unless null.
   using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, const Region &region, T *sums);
   Epilogue (*epilogue)(const Problem &problem);
