@@ -58,6 +58,13 @@ int least_packed(const Problem &p) {
   return least;
 }
 
+bool loses_nothing(int least_left, int least_right) {
+  constexpr int mantissa = 7, bias = 127, least_normal = 1 << mantissa;
+  if (least_left < least_normal || least_right < least_normal) return false;
+  const int exponents = (least_left >> mantissa) + (least_right >> mantissa) - 2 * bias;
+  return exponents - 2 * mantissa > -bias;
+}
+
 int useful_threads(double multiplications, double bytes) {
   // About ten microseconds of one thread: less does not pay for waking another.
   const double shares = multiplications * 1e-6 + bytes * 4e-6;

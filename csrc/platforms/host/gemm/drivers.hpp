@@ -204,6 +204,9 @@ void run_split(const Variant &variant, const Problem &p, void *workspace);
 // of bytes it is that of all formats.
 constexpr int least_byte = (127 - 17) << 7, no_magnitude = 0x10000;
 int least_packed(const Problem &p);
+// Whether an instruction that takes subnormal numbers for zero meets none, be it in a product or in a sum: all of these
+// are multiples of the last bit of the least product.
+bool loses_nothing(int least_left, int least_right);
 int64_t panels_bytes(Type type, int64_t k, int64_t n);
 
 // Panels of a whole operand b: tile_columns wide, all of k in each, the last one filled up with zeros.

@@ -97,7 +97,8 @@ struct Tiled {
     int64_t shares = 1;
     while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
-    if (kernel.least_magnitude && !loses_nothing(pass, least_right(pass, b))) from.element = one_by_one_index;
+    if (kernel.least_magnitude && !loses_nothing(pass.least_left, least_right(pass, b)))
+      from.element = one_by_one_index;
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
@@ -145,14 +146,6 @@ struct Tiled {
     }
   }
 
-  // Whether an instruction that takes subnormal numbers for zero meets none, be it in a product or in a sum: all of
-  // these are multiples of the last bit of the least product.
-  bool loses_nothing(const Pass<T> &pass, int least_right) const {
-    constexpr int mantissa = 7, bias = 127, least_normal = 1 << mantissa;
-    if (pass.least_left < least_normal || least_right < least_normal) return false;
-    const int exponents = (pass.least_left >> mantissa) + (least_right >> mantissa) - 2 * bias;
-    return exponents - 2 * mantissa > -bias;
-  }
   int least_left(const Pass<T> &pass) const {
     if (size_of(p.a.type) == 1) return least_byte;
     const int64_t rows = smaller(pass.tiles * blocks.tile_rows, p.m - pass.first_tile * blocks.tile_rows);
@@ -306,7 +299,8 @@ struct Tiled {
     }
     const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
     strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
-                         panel, from_memory, kernel.least_magnitude && !loses_nothing(pass, least_packed(p))});
+                         panel, from_memory,
+                         kernel.least_magnitude && !loses_nothing(pass.least_left, least_packed(p))});
     if (pass.last && !plain) {
       epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
                sums ? sums_of(pass.g, 0) + j : nullptr);
