@@ -97,8 +97,9 @@ struct Tiled {
     int64_t shares = 1;
     while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
-    if (kernel.least_magnitude && !loses_nothing(pass.least_left, least_right(pass, b)))
+    if (kernel.least_magnitude && !loses_nothing(pass.least_left, least_right(pass, b))) {
       from.element = one_by_one_index;
+    }
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
