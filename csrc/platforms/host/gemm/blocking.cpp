@@ -14,7 +14,6 @@ namespace {
 
 constexpr double memory_bytes = 7.0;            // a cycle, from memory, waited for
 constexpr double fetched_bytes = 26.0;          // a cycle, fetched ahead of the arithmetic that needs it
-constexpr double copied_bytes = 40.0;           // a cycle, copied again by a tile from the outermost cache
 constexpr double working_set_bytes = 36 << 20;  // operands and result of this size are not all in the outermost cache
 constexpr double written_bytes = 10.0;          // a cycle, of panels
 constexpr double cache_bytes = 1 << 19;         // an operand up to this size is taken to be in a cache
@@ -29,19 +28,24 @@ constexpr double fitting_depth = 192;      // a panel of so many rows fits the i
 // What kinds of processors differ in.
 struct Costs {
   double fetched_copies;           // a cycle, fetched by tiles that copy
+  double copied_again;             // a cycle, copied by tiles of a further block of rows from the outermost cache
   double memory_row, cached_row;   // cycles until the next row of a panel arrives, from memory and from a cache
   double low_tile_reads;           // as outer_reads, beside tiles of few rows
   double filling_copy_of_many;     // as filling_copy, beside more than few_tiles
   double filling_copy_of_further;  // as filling_copy, for each block of rows after the first
   double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
+  double deep_panel_reads;         // the same for each tile that reads such a panel's copy
+  double low_tile_entry;           // cycles of leaving one tile of few rows and entering the next, beside its rows
   double small_bytes;              // b of a small product up to this size stays in the innermost cache
 };
 
 // Fitted on EPYCs of the third and fourth generation; low_tile_reads and copies beside many tiles on the fourth alone.
-constexpr Costs usual_costs = {fetched_bytes, 34, 0, 0.009, 0.07, 0.07, 0, 32 << 10};
+constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 14, 32 << 10};
+// Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
+constexpr Costs small_cache_costs = {fetched_bytes, 9.5, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 34, 128 << 10};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 75, 38, 0.006, 0, 0, 0.2, 48 << 10};
+constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 14, 48 << 10};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -53,7 +57,10 @@ constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
 // Panels of b from which on one more is a small price for panels that begin where cache lines do.
 constexpr int64_t many_panels = 64;
 
-const Costs &costs() { return far_rows_wait() ? far_costs : usual_costs; }
+const Costs &costs() {
+  if (far_rows_wait()) return far_costs;
+  return second_cache_is_small() ? small_cache_costs : usual_costs;
+}
 
 double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
@@ -78,11 +85,14 @@ double copy_cycles(const Matrix &m, bool across, bool along, bool pairs) {
   return widen + (across ? 1.5 : 4);
 }
 
-// A panel and its copy, or two tiles' rows of a, push each other out of the innermost cache.
-double deep_cycles(const Blocks &b, double b_bytes) {
+// How much deeper a panel is than what fits, at most 1.
+double over_depth(const Blocks &b) {
   const double over = static_cast<double>(b.depth) / fitting_depth - 1;
-  return over > 0 ? costs().deep_panel * b_bytes * (over < 1 ? over : 1) : 0;
+  return over < 0 ? 0 : over < 1 ? over : 1;
 }
+
+// A panel and its copy, or two tiles' rows of a, push each other out of the innermost cache.
+double deep_cycles(const Blocks &b, double b_bytes) { return costs().deep_panel * b_bytes * over_depth(b); }
 
 // The first tile of each panel copies it beside its arithmetic, of so many `cycles`, and fetches ahead.
 double copying_cycles(const Problem &p, const Blocks &b, double k, double b_bytes, double cycles) {
@@ -91,11 +101,12 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   const Costs &cost = costs();
   const double further = static_cast<double>(b.blocks - 1);
   double sum = memory_cycles(b_bytes, cost.fetched_copies) +
-               further * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : copied_bytes);
+               further * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : cost.copied_again);
   if (b_bytes > cache_bytes) {
     const double row_wait = k * panels * (b_bytes > cached_bytes ? cost.memory_row : cost.cached_row) - cycles;
     sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
   }
+  sum += cost.deep_panel_reads * static_cast<double>(b.tiles) * b_bytes * over_depth(b);
   // A copy that fills the innermost cache is read again from the next one.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
@@ -154,7 +165,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // Leaving and entering a tile; with several passes also reading and writing its sums. Of low tiles it was measured to
   // be less, on EPYCs of the fourth generation.
   const bool low = low_tiles(p) && !far_rows_wait();
-  const double entry = low ? 14 + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
+  const double entry = low ? costs().low_tile_entry + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
   cycles += tiles * panels * (passes * entry + (passes - 1) * between);
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
   cycles += 60 * blocks * static_cast<double>(b.chunks);

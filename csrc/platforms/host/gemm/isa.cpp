@@ -102,13 +102,13 @@ const KernelSet *find(const char *name) {
   return nullptr;
 }
 
-// Processors that costs differ for. AMD's family 19h is Zen 3 and Zen 4.
-enum class Processor : int { unknown, other, amd_19h, intel };
+// Processors that costs differ for. AMD's family 19h is Zen 3 and Zen 4, of which the latter has AVX-512.
+enum class Processor : int { unknown, other, zen3, zen4, intel };
 
 Processor ask_processor() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_is("amdfam19h")) return Processor::amd_19h;
+  if (__builtin_cpu_is("amdfam19h")) return __builtin_cpu_supports("avx512f") ? Processor::zen4 : Processor::zen3;
   if (__builtin_cpu_is("intel")) return Processor::intel;
 #endif
   return Processor::other;
@@ -145,8 +145,10 @@ bool use_kernel_set(const char *name) {
 }
 
 bool vectors_take_two_cycles() {
-  return kind_of_processor() == Processor::amd_19h && kernel_set().f32->tile_columns == 32;
+  return kind_of_processor() == Processor::zen4 && kernel_set().f32->tile_columns == 32;
 }
+
+bool second_cache_is_small() { return kind_of_processor() == Processor::zen3; }
 
 bool far_rows_wait() { return kind_of_processor() == Processor::intel; }
 

@@ -55,6 +55,9 @@ inline const Kernels<int32_t> &kernels<int32_t>() {
 // have 256. Memory is the faster beside them.
 bool vectors_take_two_cycles();
 
+// Whether the second cache holds little beside a block of rows and a panel: the 512 KiB of AMD's Zen 3.
+bool second_cache_is_small();
+
 // Whether rows of a narrow panel, far apart, come slowly from the outer caches: Intel's cores fetch few lines at a time
 // unless these follow each other.
 bool far_rows_wait();
