@@ -158,6 +158,8 @@ cdef tuple seen(object epilogue):
 cdef dict named_inputs(ProductCall call, tuple names):
     """Return all inputs of the function by name, in its order."""
     cdef dict named
+    if call.inputs is None and not names:
+        return {}
     if type(call.inputs) is dict and are_in_order(<dict>call.inputs, names):
         return <dict>call.inputs
     named = _custom.complete(call.epilogue, call.inputs, call.b)
