@@ -35,17 +35,17 @@ struct Costs {
   double filling_copy_of_further;  // as filling_copy, for each block of rows after the first
   double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
   double deep_panel_reads;         // the same for each tile that reads such a panel's copy
-  double low_tile_entry;           // cycles of leaving one tile of few rows and entering the next, beside its rows
+  double around_low_tile;          // cycles around the passes of a tile of few rows
   double small_bytes;              // b of a small product up to this size stays in the innermost cache
 };
 
 // Fitted on EPYCs of the third and fourth generation; low_tile_reads and copies beside many tiles on the fourth alone.
-constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 14, 32 << 10};
+constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
-constexpr Costs small_cache_costs = {fetched_bytes, 9.5, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 34, 128 << 10};
+constexpr Costs small_cache_costs = {fetched_bytes, 12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 128 << 10};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 14, 48 << 10};
+constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -165,8 +165,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // Leaving and entering a tile; with several passes also reading and writing its sums. Of low tiles it was measured to
   // be less, on EPYCs of the fourth generation.
   const bool low = low_tiles(p) && !far_rows_wait();
-  const double entry = low ? costs().low_tile_entry + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
-  cycles += tiles * panels * (passes * entry + (passes - 1) * between);
+  const double entry = low ? 14 + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
+  cycles += tiles * panels * (passes * entry + (passes - 1) * between + (low ? costs().around_low_tile : 0));
   if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
   cycles += 60 * blocks * static_cast<double>(b.chunks);
   // Arithmetic hides the reading of a, unless there is too little of it.
