@@ -105,8 +105,8 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   if (b_bytes > cache_bytes) {
     const double row_wait = k * panels * (b_bytes > cached_bytes ? cost.memory_row : cost.cached_row) - cycles;
     sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
+    sum += cost.deep_panel_reads * static_cast<double>(b.tiles) * b_bytes * over_depth(b);
   }
-  sum += cost.deep_panel_reads * static_cast<double>(b.tiles) * b_bytes * over_depth(b);
   // A copy that fills the innermost cache is read again from the next one.
   const bool fills = b.depth * tile_columns_of(p) * static_cast<int64_t>(size_of(p.compute)) > 3 * near_bytes / 2;
   if (low_tiles(p) && fills) {
