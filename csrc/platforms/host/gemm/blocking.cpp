@@ -36,10 +36,10 @@ struct Costs {
   double deep_panel;               // cycles a byte of a panel that is deeper than fitting_depth
   double deep_panel_reads;         // the same for each tile that reads such a panel's copy
   double around_low_tile;          // cycles around the passes of a tile of few rows
-  double small_bytes;              // b of a small product up to this size stays in the innermost cache
+  double small_bytes;              // b of a small product up to this size is read again at no cost
 };
 
-// Fitted on EPYCs of the third and fourth generation; low_tile_reads and copies beside many tiles on the fourth alone.
+// Fitted on EPYCs of the fourth generation.
 constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
 constexpr Costs small_cache_costs = {fetched_bytes, 12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 128 << 10};
