@@ -40,7 +40,7 @@ static_assert(scratch_suffices());
 // often.
 template <class T>
 int64_t burst_rows(const Kernels<T> &kernel, const Elements<T> &elements, int64_t few) {
-  if (kernel.group == 1) return elements.burst;
+  if (kernel.group == 1) return elements.burst[few];
   return few <= 2 ? lines_side_by_side : 4 * static_cast<int64_t>(kernel.group);
 }
 
@@ -176,7 +176,7 @@ struct Skinny {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = held_depth * kernel.group, burst = burst_rows(kernel, elements, few);
+    const int64_t most = held_depth * kernel.group, burst = burst_rows(kernel, elements, group_rows);
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {

@@ -157,7 +157,7 @@ struct Elements {
   PackSame pack_same;
 
   void (*wide[max_skinny_rows + 1])(const WideCall<T> &);  // by rows
-  int64_t burst;                                           // rows of b for one call of it
+  int64_t burst[max_skinny_rows + 1];                      // rows of b for one call of it
   void (*dot[max_skinny_rows + 1])(const DotCall<T> &);
 
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where

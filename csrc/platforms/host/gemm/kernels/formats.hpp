@@ -3,6 +3,8 @@
 // which is alike on every instruction set and meets no subnormal.
 #pragma once
 
+#include <limits>
+
 #include "gemm.hpp"
 #include "simd.hpp"
 
@@ -51,6 +53,10 @@ constexpr bool half_conversion = true;
 #else
 constexpr bool half_conversion = false;
 #endif
+// Formats whose numbers halves have, but for a power of two.
+template <class F>
+constexpr bool are_halves = F::width == 8 && (F::mantissa == 3 || F::specials == Specials::ieee);
+
 template <class F>
 ROCPY_INLINE VecF decode_as_half(VecB codes) {
   if constexpr (F::specials == Specials::ieee) {
@@ -71,7 +77,7 @@ ROCPY_INLINE VecF decode_as_half(VecB codes) {
 
 template <class F>
 ROCPY_INLINE VecF decode(VecB codes) {
-  if constexpr (half_conversion && F::width == 8 && (F::mantissa == 3 || F::specials == Specials::ieee)) {
+  if constexpr (half_conversion && are_halves<F>) {
     return decode_as_half<F>(codes);
   }
   const VecU code = widen_bytes(codes);
@@ -133,6 +139,12 @@ ROCPY_INLINE void from_compute(Byte<F> &to, float x) {
 ROCPY_INLINE float to_compute(Int8 x) { return x.value; }
 
 template <class F>
+ROCPY_INLINE bool is_nan(Byte<F> x) {
+  return F::specials == Specials::last ? (x.bits & F::nan) == F::nan
+                                       : F::specials == Specials::minus_zero && x.bits == F::sign;
+}
+
+template <class F>
 ROCPY_INLINE VecF load(const Byte<F> *p) {
   return decode<F>(load_bits<VecB>(p));
 }
@@ -176,25 +188,66 @@ ROCPY_INLINE VecH upper_part(VecHH v) { return cast<VecH>(_mm256_extracti128_si2
 ROCPY_INLINE VecHH with_carry(VecHH half, VecHH carried) { return half | (carried & 0x4000); }
 #endif
 
-// As decode_as_half.
+// The halves of two vectors' worth of codes; as decode_as_half.
+template <class F>
+ROCPY_INLINE VecHH load_halves(const Byte<F> *p) {
+  VecHH half = widen_more(p, F::specials != Specials::ieee) << (10 - F::mantissa);
+  if constexpr (F::specials != Specials::ieee) half &= 0xbfff;
+  if constexpr (F::specials == Specials::last) half = with_carry(half, half + (1u << (10 - F::mantissa)));
+  if constexpr (F::specials == Specials::minus_zero) half = half == 0x8000 ? half | 0x7e00 : half;
+  return half;
+}
+
+template <class F, int vectors>
+ROCPY_INLINE void scale_halves(VecF (&values)[vectors]) {
+  if constexpr (F::specials != Specials::ieee) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) values[v] *= splat(float_of(power_bits(15 - F::bias)));
+  }
+}
+
 template <class F>
 ROCPY_INLINE void load_pair(const Byte<F> *p, VecF (&pair)[2]) {
-  if constexpr (F::width != 8 || (F::mantissa != 3 && F::specials != Specials::ieee)) {
+  if constexpr (!are_halves<F>) {
     pair[0] = load(p);
     pair[1] = load(p + vector_bytes / 4);
   } else {
     const F16 *f16 = nullptr;
-    VecHH half = widen_more(p, F::specials != Specials::ieee) << (10 - F::mantissa);
-    if constexpr (F::specials != Specials::ieee) half &= 0xbfff;
-    if constexpr (F::specials == Specials::last) half = with_carry(half, half + (1u << (10 - F::mantissa)));
-    if constexpr (F::specials == Specials::minus_zero) half = half == 0x8000 ? half | 0x7e00 : half;
+    const VecHH half = load_halves(p);
     pair[0] = widen(f16, lower_part(half));
     pair[1] = widen(f16, upper_part(half));
-    if constexpr (F::specials != Specials::ieee) {
-      const VecF scale = splat(float_of(power_bits(15 - F::bias)));
-      pair[0] *= scale;
-      pair[1] *= scale;
-    }
+    scale_halves<F>(pair);
+  }
+}
+#endif
+
+// The same of a row of a packed panel.
+template <class E, class V>
+ROCPY_INLINE void load_panel_row(const E *p, V (&pair)[2]) {
+  load_pair(p, pair);
+}
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// Halves are converted from memory twice as fast as from registers, whose upper parts have to be moved down first: a
+// gain where one panel after the other is read, but not beside the lines of several dot products.
+template <int pairs>
+struct StoredHalves {
+  __m256i pair[pairs];
+
+  ROCPY_INLINE VecF widened(int v) const {
+    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i *>(pair) + v));
+  }
+};
+
+template <class F>
+ROCPY_INLINE void load_panel_row(const Byte<F> *p, VecF (&pair)[2]) {
+  if constexpr (!are_halves<F>) {
+    load_pair(p, pair);
+  } else {
+    StoredHalves<1> stored{{cast<__m256i>(load_halves(p))}};
+    __asm__("" : "+m"(stored));  // or else the compiler knows what it has in registers
+    pair[0] = stored.widened(0);
+    pair[1] = stored.widened(1);
+    scale_halves<F>(pair);
   }
 }
 #endif
@@ -216,16 +269,35 @@ ROCPY_INLINE VecF load_part(const Int8 *p, int count) {
 ROCPY_INLINE void store_part(Int8 *p, VecF v, int count) { store_bytes(p, cast<VecB>(to_int8(v)), count); }
 #endif
 
-// Four vectors' worth of bytes: two of them at once come out of tables.
+// Four vectors' worth of bytes, for which there is a faster way than for two.
 template <class E>
 constexpr bool loads_fours = false;
 
-// Whether kernels read them so beside so many sums in registers, of which the tables take some.
-constexpr int most_sums_with_tables = 16;
+// Whether kernels read them so beside so many sums in registers, of which that way takes some too.
+constexpr int most_sums_with_fours = vector_registers == 32 ? 16 : 12;
 template <class E>
 constexpr bool reads_fours(int sums) {
-  return loads_fours<E> && sums <= most_sums_with_tables;
+  return loads_fours<E> && sums <= most_sums_with_fours;
 }
+
+// What the values that are read so have to be multiplied by.
+template <class E>
+constexpr float four_scale = 1;
+
+// Whether that can be done with these factors of theirs instead: none goes beyond the largest number.
+template <class E, class T>
+bool scales_factors(const T *factors, int64_t count) {
+  const float limit = std::numeric_limits<float>::max() / four_scale<E>;
+  bool fit = true;
+  for (int64_t x = 0; x < count; x++) fit &= factors[x] >= -limit && factors[x] <= limit;
+  return fit;
+}
+
+// Of the codes that were read as fours, whether NaN was among those whose values were taken for numbers.
+template <class E>
+struct NanSeen {
+  static constexpr bool nan() { return false; }
+};
 
 #if defined(__AVX512VBMI__)
 template <class F>
@@ -296,7 +368,7 @@ ROCPY_INLINE void as_bf16(__m512i codes, VecU &lower, VecU &upper) {
 }
 
 template <class F>
-ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
+ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4], NanSeen<Byte<F>> &) {
   const __m512i codes =
       _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(byte_order.from), _mm512_loadu_si512(p));
   VecU lower, upper;
@@ -306,7 +378,74 @@ ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4]) {
   four[2] = cast<VecF>(upper << 16);
   four[3] = cast<VecF>(upper & 0xffff0000u);
 }
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+template <class F>
+constexpr bool loads_fours<Byte<F>> = F::width == 8 && F::mantissa == 3;
+
+template <>
+constexpr float four_scale<Byte<E4m3>> = 256;
+template <>
+constexpr float four_scale<Byte<E4m3Fnuz>> = 128;
+
+// NaN that halves do not have where its code is: the largest magnitude, or the least number.
+template <>
+struct NanSeen<Byte<E4m3>> {
+  __m256i most = _mm256_setzero_si256();
+  ROCPY_INLINE void add(__m256i codes) {
+    most = _mm256_max_epu8(most, _mm256_and_si256(codes, _mm256_set1_epi8(E4m3::nan)));
+  }
+  ROCPY_INLINE bool nan() const {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(E4m3::nan))) != 0;
+  }
+};
+template <>
+struct NanSeen<Byte<E4m3Fnuz>> {
+  __m256i least = _mm256_setzero_si256();
+  ROCPY_INLINE void add(__m256i codes) { least = _mm256_min_epi8(least, codes); }
+  ROCPY_INLINE bool nan() const {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, _mm256_set1_epi8(INT8_MIN))) != 0;
+  }
+};
+
+// As load_panel_row, but for NaN and the power of two.
+template <class F>
+ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4], NanSeen<Byte<F>> &seen) {
+  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)), zero = _mm256_setzero_si256();
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xbfff));
+  StoredHalves<2> stored{{_mm256_and_si256(_mm256_srai_epi16(_mm256_unpacklo_epi8(zero, codes), 1), mask),
+                          _mm256_and_si256(_mm256_srai_epi16(_mm256_unpackhi_epi8(zero, codes), 1), mask)}};
+  seen.add(codes);
+  __asm__("" : "+m"(stored));
+  // Of each half of the codes the lower bytes are in one vector, the upper ones in the other.
+  four[0] = stored.widened(0);
+  four[1] = stored.widened(2);
+  four[2] = stored.widened(1);
+  four[3] = stored.widened(3);
+}
 #endif
+
+// Two vectors, or four.
+template <class E, class V>
+ROCPY_INLINE void load_group(const E *p, V (&values)[2], NanSeen<E> &) {
+  load_pair(p, values);
+}
+template <class E, class V>
+ROCPY_INLINE void load_group(const E *p, V (&values)[4], NanSeen<E> &seen) {
+  load_four(p, values, seen);
+  ROCPY_UNROLL
+  for (int v = 0; v < 4 && four_scale<E> != 1; v++) values[v] *= splat(four_scale<E>);
+}
+
+// Of sums of k products each, those with NaN among their elements become NaN.
+template <class F>
+__attribute__((noinline, cold)) void mark_nan(const Byte<F> *b, int64_t k, int64_t k_stride, int64_t columns,
+                                              float *out, int rows, int64_t out_stride) {
+  for (int64_t j = 0; j < columns; j++) {
+    int64_t x = 0;
+    while (x < k && !is_nan(b[x * k_stride + j])) x++;
+    for (int i = 0; x < k && i < rows; i++) out[i * out_stride + j] = float_of(0x7fc00000u);
+  }
+}
 
 // Calls `use` with a null pointer to the element that stands for a type of the float epilogue.
 template <class Use>

@@ -60,19 +60,11 @@ ROCPY_INLINE void fetch_line(const void *at) {
 template <class E>
 constexpr bool reads_pairs = vector_bytes >= 32 && sizeof(E) == 1;
 
-template <class E, class V>
-ROCPY_INLINE void load_group(const E *p, V (&values)[2]) {
-  load_pair(p, values);
-}
-template <class E, class V>
-ROCPY_INLINE void load_group(const E *p, V (&values)[4]) {
-  load_four(p, values);
-}
-
 // Some vectors of columns from the j-th on, `last` lanes of the last of them: all, where there are several.
-template <class T, class E, int rows, int vectors>
+template <class T, class E, int rows, int vectors, bool fours>
 ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
   constexpr int lanes = vector_lanes<T>;
+  constexpr bool takes_fours = fours && reads_fours<E>(rows * vectors) && vectors % 4 == 0;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
   const bool first = call.first;
   const T *a = call.a;
@@ -86,14 +78,15 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
       sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
     }
   }
+  [[maybe_unused]] NanSeen<E> seen;
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
     Vec<T> row[vectors];
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      if constexpr (reads_fours<E>(rows * vectors) && vectors % 4 == 0) {
+      if constexpr (takes_fours) {
         if (v % 4 == 0) {
           Vec<T> four[4];
-          load_four(b + v * lanes, four);
+          load_four(b + v * lanes, four, seen);
           ROCPY_UNROLL
           for (int i = 0; i < 4; i++) row[v + i] = four[i];
         }
@@ -121,7 +114,7 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
     if constexpr (vector_registers != 32) {
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
-        const Vec<T> factor = splat(a[i]);
+        const Vec<T> factor = splat(takes_fours && four_scale<E> != 1 ? a[i] * static_cast<T>(four_scale<E>) : a[i]);
         ROCPY_UNROLL
         for (int v = 0; v < vectors; v++) sum[i][v] = fma(factor, row[v], sum[i][v]);
       }
@@ -131,6 +124,9 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
+  }
+  if constexpr (takes_fours) {
+    if (seen.nan()) mark_nan(static_cast<const E *>(call.b) + j, k, b_stride, vectors * lanes, acc, rows, acc_stride);
   }
 }
 
@@ -169,10 +165,11 @@ ROCPY_INLINE void side_by_side_four(const Vec<T> (&factor)[lines_side_by_side][r
     ROCPY_UNROLL
     for (int v = 0; v < 4; v++) sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
   }
+  NanSeen<E> seen;
   ROCPY_UNROLL
   for (int x = 0; x < lines_side_by_side; x++) {
     Vec<T> line[4];
-    load_four(b + x * b_stride, line);
+    load_four(b + x * b_stride, line, seen);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
@@ -184,6 +181,7 @@ ROCPY_INLINE void side_by_side_four(const Vec<T> (&factor)[lines_side_by_side][r
     ROCPY_UNROLL
     for (int v = 0; v < 4; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
   }
+  if (seen.nan()) mark_nan(b, lines_side_by_side, b_stride, 4 * lanes, acc, rows, acc_stride);
 }
 
 template <class T, class E, int rows>
@@ -194,16 +192,21 @@ void side_by_side(const WideCall<T> &call) {
   const E *b = static_cast<const E *>(call.b);
   T *acc = call.acc;
   Vec<T> factor[lines_side_by_side][rows];
+  int64_t j = 0;
+  if constexpr (loads_fours<E>) {
+    ROCPY_UNROLL
+    for (int x = 0; x < lines_side_by_side; x++) {
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i] * four_scale<E>);
+    }
+    for (; j + 4 * lanes <= n; j += 4 * lanes) {
+      side_by_side_four<T, E, rows>(factor, b + j, stride, acc + j, acc_stride, first);
+    }
+  }
   ROCPY_UNROLL
   for (int x = 0; x < lines_side_by_side; x++) {
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i]);
-  }
-  int64_t j = 0;
-  if constexpr (loads_fours<E>) {
-    for (; j + 4 * lanes <= n; j += 4 * lanes) {
-      side_by_side_four<T, E, rows>(factor, b + j, stride, acc + j, acc_stride, first);
-    }
   }
   for (; j + 2 * lanes <= n; j += 2 * lanes) {
     if (rows > 1 && j * static_cast<int64_t>(sizeof(E)) % 64 == 0) {
@@ -222,9 +225,9 @@ void side_by_side(const WideCall<T> &call) {
 }
 
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
-template <class T, class E, int rows>
-void wide(const WideCall<T> &arguments) {
-  if constexpr (rows <= rows_side_by_side && reads_side_by_side<E>) {
+template <class T, class E, int rows, bool fours>
+void wide_of(const WideCall<T> &arguments) {
+  if constexpr (rows <= rows_side_by_side && reads_side_by_side<E> && fours) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors<E>(rows);
@@ -235,12 +238,22 @@ void wide(const WideCall<T> &arguments) {
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
     const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > far ? far : wrapped;
-    wide_block<T, E, rows, vectors>(call, j, lanes, ahead);
+    wide_block<T, E, rows, vectors, fours>(call, j, lanes, ahead);
   }
   for (; j < n; j += lanes) {
     int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    wide_block<T, E, rows, 1>(call, j, last, wrapped);
+    wide_block<T, E, rows, 1, fours>(call, j, last, wrapped);
   }
+}
+
+template <class T, class E, int rows>
+void wide(const WideCall<T> &call) {
+  if constexpr (four_scale<E> != 1) {
+    for (int64_t x = 0; x < call.k; x++) {
+      if (!scales_factors<E>(call.a + x * call.a_stride, rows)) return wide_of<T, E, rows, false>(call);
+    }
+  }
+  wide_of<T, E, rows, true>(call);
 }
 
 // Lines of a dot product side by side.
@@ -260,8 +273,10 @@ constexpr bool dots_fetch(int rows) {
 // `next` is what is fetched.
 template <class T, class E, int rows, int columns>
 ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)[columns],
-                                [[maybe_unused]] int64_t next, Vec<T> (&sum)[rows][columns]) {
-  constexpr int lanes = vector_lanes<T>, together = reads_fours<E>(rows * columns) ? 4 : 2;
+                                [[maybe_unused]] int64_t next, Vec<T> (&sum)[rows][columns], NanSeen<E> &seen) {
+  // Of only two lines the vectors that are read together are enough as pairs.
+  constexpr bool fours = reads_fours<E>(rows * columns) && columns > 2;
+  constexpr int lanes = vector_lanes<T>, together = fours ? 4 : 2;
   const int64_t k = call.k, a_stride = call.a_stride;
   const T *a = call.a;
   int64_t x = 0;
@@ -271,7 +286,7 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) {
       Vec<T> values[together];
-      load_group(column[c] + x, values);
+      load_group(column[c] + x, values, seen);
       if constexpr (dots_fetch<E>(rows)) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
@@ -302,8 +317,9 @@ void dot(const DotCall<T> &call) {
       for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
     }
     const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead<E>;
+    [[maybe_unused]] NanSeen<E> seen;
     int64_t x = 0;
-    if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum);
+    if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum, seen);
     for (; x + lanes <= k; x += lanes) {
       [[maybe_unused]] const int64_t ahead =
           (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
@@ -347,6 +363,11 @@ void dot(const DotCall<T> &call) {
         T *to = out + i * out_row + (j + c) * out_column;
         const T total = sum_lanes<T>(sums[i][c]);
         *to = first ? total : *to + total;
+      }
+    }
+    if constexpr (loads_fours<E>) {
+      for (int c = 0; seen.nan() && c < valid; c++) {
+        mark_nan(column[c], k, 1, 1, out + (j + c) * out_column, rows, out_row);
       }
     }
   }

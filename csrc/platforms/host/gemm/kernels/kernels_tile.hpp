@@ -75,7 +75,7 @@ ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[mayb
   constexpr int lanes = vector_lanes<T>;
   Vec<T> row[vectors];
   if constexpr (vectors == 2 && !parts) {
-    load_pair(b, row);
+    load_panel_row(b, row);
   } else {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
@@ -203,7 +203,7 @@ void tile(const TileCall<T> &call) {
 // beside factors and what is widened: else those would come and go with every step.
 template <class T, class E>
 constexpr int strip_panels(int rows) {
-  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? most_sums_with_tables : 24) : 12;
+  const int sums = vector_registers == 32 ? (loads_fours<E> && rows <= 4 ? most_sums_with_fours : 24) : 12;
   const int panels = sums / tile_vectors / rows;
   const bool spills = panels * rows * tile_vectors + rows + tile_vectors > vector_registers;
   if (sizeof(E) < sizeof(T) && spills) return 1;
@@ -257,6 +257,7 @@ ROCPY_INLINE void strip_of(const StripCall<T> &call) {
   const E *b = static_cast<const E *>(call.b);
   Vec<T> sum[panels][rows][tile_vectors];
   load_strip(call, sum);
+  [[maybe_unused]] NanSeen<E> seen;
   int64_t x = 0;
   if constexpr (tile_vectors == 2 && reads_fours<E>(panels * rows * tile_vectors)) {
     // Two rows of each panel, which lie together.
@@ -264,7 +265,7 @@ ROCPY_INLINE void strip_of(const StripCall<T> &call) {
       ROCPY_UNROLL
       for (int q = 0; q < panels; q++) {
         Vec<T> values[2 * tile_vectors];
-        load_four(b + q * panel_stride, values);
+        load_group(b + q * panel_stride, values, seen);
         __builtin_prefetch(reinterpret_cast<const char *>(b + q * panel_stride) + strip_ahead);
         ROCPY_UNROLL
         for (int v = 0; v < 2 * tile_vectors; v++) {
@@ -285,7 +286,7 @@ ROCPY_INLINE void strip_of(const StripCall<T> &call) {
     for (int q = 0; q < panels; q++) {
       const E *row = b + q * panel_stride;
       Vec<T> values[tile_vectors];
-      load_pair(row, values);
+      load_panel_row(row, values);
       ROCPY_UNROLL
       for (int v = 0; v < tile_vectors; v++) {
         if (v * lanes % line == 0) {
@@ -299,6 +300,12 @@ ROCPY_INLINE void strip_of(const StripCall<T> &call) {
     }
   }
   store_strip(call, sum);
+  if constexpr (loads_fours<E>) {
+    for (int q = 0; seen.nan() && q < panels; q++) {
+      mark_nan(static_cast<const E *>(call.b) + q * panel_stride, k, tile_vectors * lanes, tile_vectors * lanes,
+               call.out + q * call.out_panel, rows, call.out_stride);
+    }
+  }
 }
 
 template <class T, class E, int rows>
