@@ -66,6 +66,8 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   constexpr int lanes = vector_lanes<T>;
   constexpr bool takes_fours = fours && reads_fours<E>(rows * vectors) && vectors % 4 == 0;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
+  // Else the compiler keeps the sums of no line at all in memory, beside those in registers.
+  if (k < 1) __builtin_unreachable();
   const bool first = call.first;
   const T *a = call.a;
   const E *b = static_cast<const E *>(call.b) + j;
