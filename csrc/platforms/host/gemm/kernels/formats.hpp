@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Vectors of 8-bit elements: floating-point bytes are widened to float and rounded back with integer arithmetic alone,
-// which is alike on every instruction set and meets no subnormal.
+// Vectors of 8-bit elements: floating-point bytes are widened to float by integer arithmetic, or as halves where the
+// processor converts these, and rounded back by integer arithmetic: alike on every instruction set, and without
+// subnormal numbers of float.
 #pragma once
 
 #include <limits>
@@ -382,10 +383,8 @@ ROCPY_INLINE void load_four(const Byte<F> *p, VecF (&four)[4], NanSeen<Byte<F>> 
 template <class F>
 constexpr bool loads_fours<Byte<F>> = F::width == 8 && F::mantissa == 3;
 
-template <>
-constexpr float four_scale<Byte<E4m3>> = 256;
-template <>
-constexpr float four_scale<Byte<E4m3Fnuz>> = 128;
+template <class F>
+constexpr float four_scale<Byte<F>> = 1 << (loads_fours<Byte<F>> ? 15 - F::bias : 0);
 
 // NaN that halves do not have where its code is: the largest magnitude, or the least number.
 template <>
