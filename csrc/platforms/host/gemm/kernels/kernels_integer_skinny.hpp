@@ -87,7 +87,14 @@ void integer_wide(const WideCall<int32_t> &arguments) {
     }
   }
   int64_t j = 0;
-  for (; j + vectors * lanes <= call.n; j += vectors * lanes) integer_wide_block<rows, vectors>(call, j, lanes, excess);
+  const Ahead<int32_t, int8_t, rows> ahead(call);
+  for (; j + vectors * lanes <= call.n; j += vectors * lanes) {
+    if (j % 64 == 0 && ahead.ends(j)) {
+      const char *at = static_cast<const char *>(call.b) + j + ahead.next();
+      for (int64_t x = 0; x < call.k; x++) fetch_line<rows>(at + x * call.b_stride);
+    }
+    integer_wide_block<rows, vectors>(call, j, lanes, excess);
+  }
   for (; j < call.n; j += lanes) {
     const int last = call.n - j < lanes ? static_cast<int>(call.n - j) : lanes;
     integer_wide_block<rows, 1>(call, j, last, excess);

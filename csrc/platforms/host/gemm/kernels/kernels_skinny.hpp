@@ -29,9 +29,9 @@ constexpr int wide_vectors(int rows) {
   return rows > 1 ? element_vectors<E>(rows) : 8;
 }
 
-// How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
-// that is next. Measured with vectors of 32 bytes on EPYCs of the third generation, where several rows take up to a
-// fifth longer if lines come earlier, and with wider ones on those of the fourth.
+// How far ahead of its use a line is fetched, in bytes of its row. Measured with vectors of 32 bytes on EPYCs of the
+// third generation, where several rows take up to a fifth longer if lines come earlier, and with wider ones on those of
+// the fourth.
 constexpr int64_t wide_ahead(int rows) { return rows == 1 ? 512 : vector_bytes == 32 ? 384 : 2048; }
 template <class E>
 constexpr int64_t dot_ahead = sizeof(E) > 1 ? 4096 : 2048;
@@ -54,6 +54,43 @@ ROCPY_INLINE void fetch_line(const void *at) {
   } else {
     __builtin_prefetch(at);
   }
+}
+
+// Where a call's lines are fetched from while its j-th columns are used, in bytes from there: at the end of the rows the
+// fetches go on in the lines of the next call, which the hardware knows nothing of. Beyond the end of a row are the
+// columns of another task.
+template <class T, class E, int rows>
+class Ahead {
+ public:
+  static constexpr int64_t far = wide_ahead(rows);
+
+  explicit Ahead(const WideCall<T> &call) : size_(call.n * static_cast<int64_t>(sizeof(E))) {
+    const int64_t within = size_ < far ? size_ : far;
+    next_ = call.k * call.b_stride * static_cast<int64_t>(sizeof(E)) - size_ + within;
+  }
+  bool ends(int64_t j) const { return size_ - j * static_cast<int64_t>(sizeof(E)) <= far; }
+  int64_t next() const { return next_; }
+  int64_t at(int64_t j) const { return ends(j) ? next_ : far; }
+
+ private:
+  int64_t size_, next_;
+};
+
+template <int rows, class E>
+ROCPY_INLINE void fetch_side_by_side(const E *b, int64_t stride, int64_t ahead) {
+  ROCPY_UNROLL
+  for (int x = 0; x < lines_side_by_side; x++) {
+    fetch_line<rows>(reinterpret_cast<const char *>(b + x * stride) + ahead);
+  }
+}
+
+// The same where the j-th columns begin a line of 64 bytes.
+template <class T, class E, int rows>
+ROCPY_INLINE void fetch_side_by_side(const Ahead<T, E, rows> &ahead, const E *b, int64_t stride, int64_t j) {
+  if (j * static_cast<int64_t>(sizeof(E)) % 64 != 0) return;
+  if (ahead.ends(j)) return fetch_side_by_side<rows>(b + j, stride, ahead.next());
+  // A constant, which is part of the addresses that are read.
+  if constexpr (rows > 1) fetch_side_by_side<rows>(b + j, stride, ahead.far);
 }
 
 // Elements of which two vectors are read at a time.
@@ -193,6 +230,7 @@ void side_by_side(const WideCall<T> &call) {
   const bool first = call.first;
   const E *b = static_cast<const E *>(call.b);
   T *acc = call.acc;
+  const Ahead<T, E, rows> ahead(call);
   Vec<T> factor[lines_side_by_side][rows];
   int64_t j = 0;
   if constexpr (loads_fours<E>) {
@@ -202,6 +240,7 @@ void side_by_side(const WideCall<T> &call) {
       for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i] * four_scale<E>);
     }
     for (; j + 4 * lanes <= n; j += 4 * lanes) {
+      fetch_side_by_side(ahead, b, stride, j);
       side_by_side_four<T, E, rows>(factor, b + j, stride, acc + j, acc_stride, first);
     }
   }
@@ -211,12 +250,7 @@ void side_by_side(const WideCall<T> &call) {
     for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i]);
   }
   for (; j + 2 * lanes <= n; j += 2 * lanes) {
-    if (rows > 1 && j * static_cast<int64_t>(sizeof(E)) % 64 == 0) {
-      ROCPY_UNROLL
-      for (int x = 0; x < lines_side_by_side; x++) {
-        fetch_line<rows>(reinterpret_cast<const char *>(b + x * stride + j) + wide_ahead(rows));
-      }
-    }
+    fetch_side_by_side(ahead, b, stride, j);
     side_by_side_vector<T, E, rows>(factor, b + j, stride, lanes, acc + j, acc_stride, first);
     side_by_side_vector<T, E, rows>(factor, b + j + lanes, stride, lanes, acc + j + lanes, acc_stride, first);
   }
@@ -233,18 +267,16 @@ void wide_of(const WideCall<T> &arguments) {
     if (arguments.k == lines_side_by_side) return side_by_side<T, E, rows>(arguments);
   }
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors<E>(rows);
-  constexpr int64_t far = wide_ahead(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
-  const int64_t wrapped = (call.k * call.b_stride - n) * static_cast<int64_t>(sizeof(E)) + far;
+  const Ahead<T, E, rows> ahead(call);
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > far ? far : wrapped;
-    wide_block<T, E, rows, vectors, fours>(call, j, lanes, ahead);
+    wide_block<T, E, rows, vectors, fours>(call, j, lanes, ahead.at(j));
   }
   for (; j < n; j += lanes) {
     int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    wide_block<T, E, rows, 1, fours>(call, j, last, wrapped);
+    wide_block<T, E, rows, 1, fours>(call, j, last, ahead.at(j));
   }
 }
 
