@@ -22,7 +22,8 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
-constexpr double fitting_depth = 192;  // a panel of so many rows fits the innermost cache beside its copy
+constexpr double cached_columns_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
+constexpr double fitting_depth = 192;              // a panel of so many rows fits the innermost cache beside its copy
 
 // What kinds of processors differ in.
 struct Costs {
@@ -208,7 +209,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
     // Columns that are copied one beside the other arrive from memory at half its rate.
-    if (along && b_bytes >= costs().cached_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
+    if (along && b_bytes >= cached_columns_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
   }
   return 150 + batch * (cycles + extra);
 }
