@@ -44,7 +44,8 @@ struct Costs {
 // Fitted on EPYCs of the fourth generation.
 constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, 32 << 20, 1};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
-constexpr Costs small_cache_costs = {fetched_bytes, 12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10, outermost_bytes, 0};
+constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
+                                     outermost_bytes, 0};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
 constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, 32 << 20, 1};

@@ -15,8 +15,8 @@ constexpr int64_t most_rows = 16;     // or columns, when a is the large one
 constexpr int64_t held_depth = 4096;  // values of the small matrix held at a time
 // Rows held for dots: not a multiple of a page apart, which would put all of them on the same few sets of a cache.
 constexpr int64_t held_stride = held_depth + 16;
-// Tasks for each thread where the lines of the large matrix are dots; one where they are rows, of which a task reads the
-// more at a time the longer its chunk is. The lines below which a task is not cut for the threads.
+// Tasks for each thread where the lines of the large matrix are dots; one where they are rows, of which a task reads
+// the more at a time the longer its chunk is. The lines below which a task is not cut for the threads.
 constexpr int64_t tasks_of_dots = 2, least_chunk = 256;
 constexpr int64_t sums_apart = 32;  // between the sums of one line and the next, for the same reason
 // Lines that all groups of small rows visit before the next ones: of narrow elements more stay in the second cache.

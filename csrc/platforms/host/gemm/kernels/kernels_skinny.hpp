@@ -56,8 +56,8 @@ ROCPY_INLINE void fetch_line(const void *at) {
   }
 }
 
-// Where a call's lines are fetched from while its j-th columns are used, in bytes from there: at the end of the rows the
-// fetches go on in the lines of the next call, which the hardware knows nothing of. Beyond the end of a row are the
+// Where a call's lines are fetched from while its j-th columns are used, in bytes from there: at the end of the rows
+// the fetches go on in the lines of the next call, which the hardware knows nothing of. Beyond the end of a row are the
 // columns of another task.
 template <class T, class E, int rows>
 class Ahead {
