@@ -87,8 +87,8 @@ test-strict: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/t
 	$(call each,ROCPY_HOST_STRICT,1,$(PRODUCT_TESTS))
 
 .PHONY: nightly
-nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress; build wheels for every Python
-	$(MAKE) --keep-going test-abi test-strict test-staging test-stress wheels ALL=1
+nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress, and the examples; build wheels for every Python
+	$(MAKE) --keep-going test-abi test-strict test-staging test-stress examples wheels ALL=1
 
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
