@@ -15,9 +15,9 @@ constexpr int64_t most_rows = 16;     // or columns, when a is the large one
 constexpr int64_t held_depth = 4096;  // values of the small matrix held at a time
 // Rows held for dots: not a multiple of a page apart, which would put all of them on the same few sets of a cache.
 constexpr int64_t held_stride = held_depth + 16;
-// Tasks for each thread where the lines of the large matrix are dots; one where they are rows, of which a task reads
-// the more at a time the longer its chunk is. The lines below which a task is not cut for the threads.
-constexpr int64_t tasks_of_dots = 2, least_chunk = 256;
+// Tasks for each thread, and the lines of the large matrix below which a task is not cut for them. Of its rows a task
+// should read so many bytes at a time, for which there is one task less for each thread.
+constexpr int64_t tasks_of_thread = 2, least_chunk = 256, least_row_bytes = 4096;
 constexpr int64_t sums_apart = 32;  // between the sums of one line and the next, for the same reason
 // Lines that all groups of small rows visit before the next ones: of narrow elements more stay in the second cache.
 constexpr int64_t dot_block_lines = 16, narrow_dot_block_lines = 48;
@@ -278,8 +278,9 @@ void run_unpacked(const Variant &variant, const Problem &p, void *workspace) {
       threads_for(large * static_cast<double>(skinny.few), large * static_cast<double>(size_of(skinny.large().type)));
   // No bit of a result depends on how lines are cut, but the order of a bias gradient's sums does.
   if (threads > 1 && (skinny.rows || !skinny.sums)) {
-    const int64_t wanted = divide_up((skinny.dots ? tasks_of_dots : 1) * threads, p.batch);
-    const int64_t lines = round_up(divide_up(skinny.many, wanted), 64);
+    const int64_t each = divide_up(skinny.many, divide_up(tasks_of_thread * threads, p.batch));
+    const bool short_rows = !skinny.dots && each * bits_of(skinny.large().type) / 8 < least_row_bytes;
+    const int64_t lines = round_up(short_rows ? divide_up(skinny.many, divide_up(threads, p.batch)) : each, 64);
     skinny.chunk = smaller(skinny.chunk, larger(lines, least_chunk));
   }
   skinny.chunks = divide_up(skinny.many, skinny.chunk);
