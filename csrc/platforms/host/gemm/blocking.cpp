@@ -22,8 +22,8 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
-constexpr double cached_columns_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
-constexpr double fitting_depth = 192;              // a panel of so many rows fits the innermost cache beside its copy
+constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
+constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
 
 // What kinds of processors differ in.
 struct Costs {
@@ -37,18 +37,18 @@ struct Costs {
   double deep_panel_reads;         // the same for each tile that reads such a panel's copy
   double around_low_tile;          // cycles around the passes of a tile of few rows
   double small_bytes;              // b of a small product up to this size is read again at no cost
-  double cached_bytes;             // of an operand up to this size rows come from a cache
+  double cached_rows_bytes;        // of an operand up to this size rows come from a cache
   double hides_halves;             // share of the arithmetic beside which 16-bit elements arrive from memory in place
 };
 
 // Fitted on EPYCs of the fourth generation.
-constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, 32 << 20, 1};
+constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, cached_bytes, 1};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
 constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
                                      outermost_bytes, 0};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, 32 << 20, 1};
+constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -106,7 +106,8 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   double sum = memory_cycles(b_bytes, cost.fetched_copies) +
                further * memory_cycles(b_bytes, all > working_set_bytes ? memory_bytes : cost.copied_again);
   if (b_bytes > cache_bytes) {
-    const double row_wait = k * panels * (b_bytes > cost.cached_bytes ? cost.memory_row : cost.cached_row) - cycles;
+    const double row_wait =
+        k * panels * (b_bytes > cost.cached_rows_bytes ? cost.memory_row : cost.cached_row) - cycles;
     sum += (row_wait > 0 ? row_wait : 0) + deep_cycles(b, b_bytes);
     sum += cost.deep_panel_reads * static_cast<double>(b.tiles) * b_bytes * over_depth(b);
   }
@@ -119,12 +120,17 @@ double copying_cycles(const Problem &p, const Blocks &b, double k, double b_byte
   return sum;
 }
 
+// Whether b is of 16-bit elements that come from memory where tiles read it in place.
+bool far_halves(const Problem &p, double b_bytes) {
+  return size(p.b.type) == 2 && b_bytes >= costs().cached_rows_bytes;
+}
+
 // Bytes of b that arrive in a cycle where tiles read it in place. Thin ones have no time to fetch ahead, unless their
 // vectors take two cycles each, or b comes from a cache that is near.
 double in_place_rate(const Problem &p, const Blocks &b, double b_bytes) {
-  const bool far = b_bytes >= costs().cached_bytes;
+  const bool far = b_bytes >= costs().cached_rows_bytes;
   // Of 16 bits two panels share each line.
-  if (far && size(p.b.type) == 2) return (b.tiles == 1 ? 0.65 : 0.5) * memory_bytes;
+  if (far_halves(p, b_bytes)) return (b.tiles == 1 ? 0.65 : 0.5) * memory_bytes;
   if (vectors_take_two_cycles() && b.blocks == 1) return far || size(p.b.type) == 2 ? 7.6 : 8.5;
   if (!far_rows_wait() && b.tiles == 1 && !far) return p.compute == Type::f64 ? 8.4 : 7.6;
   return 0.5 * memory_bytes;
@@ -195,7 +201,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     const double again = b_bytes > 2 * cache_bytes ? 0.12 : b_bytes > cache_bytes ? 0.04 : 0.004;
     // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
     const double far = b_bytes > outermost_bytes ? 0.1 * std::log2(b_bytes / outermost_bytes) : 0;
-    const double hidden = size(p.b.type) == 2 && b_bytes >= costs().cached_bytes ? costs().hides_halves : 1;
+    const double hidden = far_halves(p, b_bytes) ? costs().hides_halves : 1;
     const double wait = memory_cycles(b_bytes, in_place_rate(p, b, b_bytes)) - hidden * cycles;
     // Each tile widens halves.
     if (size(p.b.type) == 2 && p.compute == Type::f32) cycles += vectors * tiles * (low_tiles(p) ? 0.6 : 0.33);
@@ -210,7 +216,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     extra =
         blocks * copy + memory_cycles(b_bytes, memory_bytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * memory_bytes);
     // Columns that are copied one beside the other arrive from memory at half its rate.
-    if (along && b_bytes >= cached_columns_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
+    if (along && b_bytes >= cached_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
   }
   return 150 + batch * (cycles + extra);
 }
