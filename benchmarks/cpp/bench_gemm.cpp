@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
 //   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [at] [bt] [packed] [TYPE]" ...]
-//              [--blas LIBRARY]
+//              [--blas LIBRARY] [--evict MB]
 // TYPE is f32 (as without one), f64, f16, bf16, e4m3, e5m2, e4m3_fnuz or i8.
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first, and "lost" is what that
 // one is below the best. --all adds types and epilogues; with --shape these are measured and no others. --blas compares
-// float32 and float64 with a library's cblas_sgemm and cblas_dgemm, such as NumPy's copy of OpenBLAS.
+// float32 and float64 with a library's cblas_sgemm and cblas_dgemm, such as NumPy's copy of OpenBLAS. --evict writes so
+// many megabytes before each product, which then finds in the caches what these leave of its operands.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -35,6 +36,9 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 double seconds_since(double start) { return now() - start; }
+
+// What --evict writes.
+std::vector<char> other_data;
 
 #if defined(__x86_64__)
 // Twelve independent chains of a fused multiply-add of floats, nothing but registers.
@@ -204,6 +208,12 @@ struct Run {
 
   template <class F>
   double measure(F f) const {
+    if (!other_data.empty()) {
+      std::fill(other_data.begin(), other_data.end(), static_cast<char>(other_data[0] + 1));
+      const double begin = now();
+      f();
+      return flops() / seconds_since(begin) * 1e-9;
+    }
     int repeats = static_cast<int>(std::max(1.0, std::min(5000.0, 2e8 / flops())));
     f();
     double start = now();
@@ -414,6 +424,7 @@ Options read_options(int argc, char **argv) {
     if (word == "--only") options.only = value;
     if (word == "--all") options.all = true;
     if (word == "--shape") options.shapes.emplace_back(value);
+    if (word == "--evict") other_data.resize(static_cast<size_t>(std::max(0, atoi(value))) << 20);
     if (word == "--blas") options.blas = open_blas(value);
   }
   return options;

@@ -24,6 +24,7 @@ constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy
 constexpr int64_t few_tiles = 8;
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
 constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
+constexpr int usual_columns = 1024, usual_depth = 512;  // of a block; of double half the columns
 
 // What kinds of processors differ in.
 struct Costs {
@@ -39,16 +40,18 @@ struct Costs {
   double small_bytes;              // b of a small product up to this size is read again at no cost
   double cached_rows_bytes;        // of an operand up to this size rows come from a cache
   double hides_halves;             // share of the arithmetic beside which 16-bit elements arrive from memory in place
+  int64_t in_place_columns;        // beside no more columns of b, high tiles read rows of a faster than they are copied
+  double wide_blocks;  // what a product in blocks of more than the usual size takes, for what it is reckoned to
 };
 
-// Fitted on EPYCs of the fourth generation.
-constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, cached_bytes, 1};
+// Fitted on EPYCs of the fourth generation, but for wide blocks, which were not measured on EPYCs.
+constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, cached_bytes, 1, 0, 1.1};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
-constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0, 0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
-                                     outermost_bytes, 0};
+constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0,  0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
+                                     outermost_bytes, 0,  0,  1.1};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1};
+constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1, 512, 0.98};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -218,7 +221,11 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     // Columns that are copied one beside the other arrive from memory at half its rate.
     if (along && b_bytes >= cached_bytes && !pairs) extra += memory_cycles(b_bytes, memory_bytes);
   }
-  return 150 + batch * (cycles + extra);
+  // One pass copies a once and keeps no sums between, if the second cache holds the block.
+  const bool further = b.depth > usual_depth ||
+                       b.chunk_panels * tile_columns_of(p) * static_cast<int64_t>(size(p.compute)) > usual_columns * 4;
+  const double wide = variant.columns > usual_columns && further ? costs().wide_blocks : 1;
+  return 150 + batch * (cycles + extra) * wide;
 }
 
 double skinny_cycles(const Variant &variant, const Problem &p) {
@@ -327,11 +334,13 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
     }
   }
 
-  // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.
+  // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would, or where few
+  // panels of b would make use of the copy.
   const bool low = low_tiles(p);
   const int64_t rows = low ? p.m : blocks.block_tiles * blocks.tile_rows, depth = low ? p.k : blocks.depth;
   const int64_t near = low ? outer_bytes : near_bytes;
-  const bool stays = !conflict && rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near;
+  const bool few_columns = !low && p.n <= costs().in_place_columns;
+  const bool stays = !conflict && (few_columns || rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near);
   blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
   return blocks;
 }

@@ -24,6 +24,7 @@ constexpr Variant variants[] = {
     {{302, "blocked.112x1024x384"}, Family::blocked, 112, 1024, 384},
     {{303, "blocked.112x1024x512"}, Family::blocked, 112, 1024, 512},
     {{304, "blocked.224x512x256"}, Family::blocked, 224, 512, 256},
+    {{305, "blocked.112x3072x768"}, Family::blocked, 112, 3072, 768},
     {{401, "split.1024"}, Family::split, 28, 1024, 1024},
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},

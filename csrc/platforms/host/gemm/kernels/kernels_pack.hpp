@@ -61,26 +61,32 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
   }
 }
 
-// At most a vector of columns and no more are wanted, as for the rows of a tile: blocks of x are transposed in
-// registers. Lanes beyond the columns repeat the last one, and what a block's row writes of them the next row
-// overwrites. Returns the x that was reached.
-template <class T, class E, class To>
+// No more columns are wanted than there are, at most so many vectors of them, as for the rows of a tile: blocks of x
+// are transposed in registers. Lanes beyond the columns repeat the last one, and what a block's row writes of them the
+// next row overwrites. Returns the x that was reached.
+template <int vectors, class T, class E, class To>
 ROCPY_INLINE int64_t pack_tile_rows(const E *from, int64_t c_stride, int64_t k, int count, To *to, int64_t to_stride) {
   constexpr int lanes = vector_lanes<T>;
-  const E *columns[lanes];
-  for (int i = 0; i < lanes; i++) columns[i] = from + (i < count ? i : count - 1) * c_stride;
+  const E *columns[vectors * lanes];
+  for (int i = 0; i < vectors * lanes; i++) columns[i] = from + (i < count ? i : count - 1) * c_stride;
   int64_t x = 0;
   for (; x + lanes <= k; x += lanes, to += lanes * to_stride) {
-    Vec<T> block[lanes];
+    Vec<T> block[vectors][lanes];
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      ROCPY_UNROLL
+      for (int i = 0; i < lanes; i++) {
+        // The next tile's rows are copied next; hardware that follows rows begins anew with each of them.
+        __builtin_prefetch(columns[v * lanes + i] + x + count * c_stride, 0, 2);
+        block[v][i] = load(columns[v * lanes + i] + x);
+      }
+      transpose<T>(block[v]);
+    }
     ROCPY_UNROLL
     for (int i = 0; i < lanes; i++) {
-      // The next tile's rows are copied next; hardware that follows rows begins anew with each of them.
-      __builtin_prefetch(columns[i] + x + count * c_stride, 0, 2);
-      block[i] = load(columns[i] + x);
+      ROCPY_UNROLL
+      for (int v = 0; v < vectors; v++) store(to + i * to_stride + v * lanes, block[v][i]);
     }
-    transpose<T>(block);
-    ROCPY_UNROLL
-    for (int i = 0; i < lanes; i++) store(to + i * to_stride, block[i]);
   }
   return x;
 }
@@ -92,7 +98,12 @@ ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int c
                                int64_t to_stride) {
   constexpr int lanes = vector_lanes<T>;
   // Blocks of columns must not spill into one another: only the last may be narrower than a vector.
-  int64_t x = count == width && width <= lanes ? pack_tile_rows<T>(from, c_stride, k, count, to, to_stride) : 0;
+  int64_t x = 0;
+  if (count == width && width <= lanes) {
+    x = pack_tile_rows<1, T>(from, c_stride, k, count, to, to_stride);
+  } else if (count == width && width < 2 * lanes) {
+    x = pack_tile_rows<2, T>(from, c_stride, k, count, to, to_stride);
+  }
   for (; x + lanes <= k; x += lanes) {
     if (width <= lanes || to_stride >= (width + lanes - 1) / lanes * lanes) {
       for (int c = 0; c < width; c += lanes) {
