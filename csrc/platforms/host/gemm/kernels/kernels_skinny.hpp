@@ -76,11 +76,14 @@ class Ahead {
   int64_t size_, next_;
 };
 
-template <int rows, class E>
+// What is read of each line at a time: two vectors, of the widest ones two lines of 64 bytes.
+template <class T, class E, int rows>
 ROCPY_INLINE void fetch_side_by_side(const E *b, int64_t stride, int64_t ahead) {
   ROCPY_UNROLL
   for (int x = 0; x < lines_side_by_side; x++) {
-    fetch_line<rows>(reinterpret_cast<const char *>(b + x * stride) + ahead);
+    const char *at = reinterpret_cast<const char *>(b + x * stride) + ahead;
+    fetch_line<rows>(at);
+    if constexpr (2 * vector_lanes<T> * sizeof(E) > 64) fetch_line<rows>(at + 64);
   }
 }
 
@@ -88,9 +91,9 @@ ROCPY_INLINE void fetch_side_by_side(const E *b, int64_t stride, int64_t ahead) 
 template <class T, class E, int rows>
 ROCPY_INLINE void fetch_side_by_side(const Ahead<T, E, rows> &ahead, const E *b, int64_t stride, int64_t j) {
   if (j * static_cast<int64_t>(sizeof(E)) % 64 != 0) return;
-  if (ahead.ends(j)) return fetch_side_by_side<rows>(b + j, stride, ahead.next());
+  if (ahead.ends(j)) return fetch_side_by_side<T, E, rows>(b + j, stride, ahead.next());
   // A constant, which is part of the addresses that are read.
-  if constexpr (rows > 1) fetch_side_by_side<rows>(b + j, stride, ahead.far);
+  if constexpr (rows > 1) fetch_side_by_side<T, E, rows>(b + j, stride, ahead.far);
 }
 
 // Elements of which two vectors are read at a time.

@@ -355,8 +355,9 @@ constexpr bool loads_parts = true;
 constexpr bool loads_parts = false;
 #endif
 
-// Of short sums: both operands are read where they are, and no more columns are written than the result has.
-template <class T, int rows, int vectors>
+// Of short sums: both operands are read where they are, and no more columns are written than the result has. `parts`:
+// of the last vector of a row of b only a part exists; reading it takes a unit that multiplies.
+template <bool parts, class T, int rows, int vectors>
 ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out) {
   constexpr int lanes = vector_lanes<T>;
   // As of tiles, addresses of rows are a pointer for each three of them.
@@ -374,7 +375,9 @@ ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out) {
     ROCPY_UNROLL
     for (int v = 0; v + 1 < vectors; v++) row[v] = load(b + v * lanes);
     const T *last = b + (vectors - 1) * lanes;
-    row[vectors - 1] = loads_parts ? load_part(last, call.loaded) : load_some(last, call.loaded, lanes);
+    row[vectors - 1] = !parts        ? load(last)
+                       : loads_parts ? load_part(last, call.loaded)
+                                     : load_some(last, call.loaded, lanes);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       const Vec<T> factor = splat(from[i / 3][i % 3 * call.a_row]);
@@ -402,8 +405,9 @@ template <class T, int rows, int vectors>
 void small(const SmallCall<T> &arguments) {
   constexpr int64_t columns = vectors * vector_lanes<T>;
   const SmallCall<T> call = arguments;
+  if (call.loaded < vector_lanes<T>) return small_tile<true, T, rows, vectors>(call, call.b, call.out);
   for (int64_t t = 0; t < call.tiles; t++) {
-    small_tile<T, rows, vectors>(call, call.b + t * columns, call.out + t * columns);
+    small_tile<false, T, rows, vectors>(call, call.b + t * columns, call.out + t * columns);
   }
 }
 
