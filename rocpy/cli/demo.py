@@ -19,7 +19,7 @@ from rocpy.cli._parser import Parser, add_json
 SHAPES = ((64, 3072, 768), (512, 3072, 768), (1024, 1024, 1024), (8, 4096, 4096))
 LEAST_ROUNDS, BUDGET_S = 5, 0.4
 # So long threads of numpy's and torch's products spin after their last call: OpenBLAS's for 2^26 cycles.
-SETTLED_S, CALLS_A_ROUND = 0.035, 3
+SPINNING_S, CALLS_A_ROUND = 0.035, 3
 # hipBLASLt's gelu and ours: the tanh form.
 SQRT_2_OVER_PI, CUBIC = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
 
@@ -133,7 +133,7 @@ def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
     begin, rounds = time.perf_counter(), 0
     while rounds < LEAST_ROUNDS or time.perf_counter() - begin < BUDGET_S:
         for name, call in calls.items():
-            time.sleep(SETTLED_S)
+            time.sleep(SPINNING_S)
             call()  # wakes its threads
             for _ in range(CALLS_A_ROUND):
                 start = time.perf_counter()

@@ -157,6 +157,15 @@ void nothing_to_multiply() {
   }
 }
 
+// Where pairs are slow they are not chosen.
+void chosen_where_fast() {
+#if defined(__x86_64__)
+  use_kernel_set("");
+  const bool chosen = kernel_set().pairs, slow = __builtin_cpu_is("intel");
+  if (chosen == slow) failures++, printf("FAILED: pairs of %s are %schosen\n", isa_name(), chosen ? "" : "not ");
+#endif
+}
+
 }  // namespace
 }  // namespace gemm_test
 
@@ -166,6 +175,7 @@ int main() {
     printf("this processor multiplies no pairs\n");
     return 77;
   }
+  chosen_where_fast();
   takes_pairs();
   nothing_to_multiply();
   all();

@@ -7,11 +7,12 @@
 
 namespace rocpy_host::gemm {
 
-// The set in use: the best that the CPU has, or the one that ROCPY_HOST_ISA names if the CPU has it. Chosen at first
+// The set in use: the fastest that the CPU has, or the one that ROCPY_HOST_ISA names if the CPU has it. Chosen at first
 // use.
 const KernelSet &kernel_set();
 
-// For tests: uses the named set from now on. False if this CPU has none of that name. Not while a product runs.
+// For tests: uses the named set from now on, or the fastest. False if this CPU has none of that name. Not while a
+// product runs.
 bool use_kernel_set(const char *name);
 
 // By type, in the order of their declaration.
