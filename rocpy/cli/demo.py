@@ -17,9 +17,8 @@ from rocpy.cli._output import progress as progress_bar
 from rocpy.cli._parser import Parser, add_json
 
 SHAPES = ((64, 3072, 768), (512, 3072, 768), (1024, 1024, 1024), (8, 4096, 4096))
-LEAST_ROUNDS, BUDGET_S = 5, 0.4
 # So long threads of numpy's and torch's products spin after their last call: OpenBLAS's for 2^26 cycles.
-SPINNING_S, CALLS_A_ROUND = 0.035, 3
+SPINNING_S, ROUNDS, CALLS_A_ROUND = 0.035, 6, 3
 # hipBLASLt's gelu and ours: the tanh form.
 SQRT_2_OVER_PI, CUBIC = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
 
@@ -130,8 +129,7 @@ def _row(shape: tuple[int, int, int], torch: Any) -> dict[str, Any]:
 def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
     """Return the best time of each call, in rounds that interleave them: each alone on the machine's cores."""
     best = dict.fromkeys(calls, math.inf)
-    begin, rounds = time.perf_counter(), 0
-    while rounds < LEAST_ROUNDS or time.perf_counter() - begin < BUDGET_S:
+    for _ in range(ROUNDS):
         for name, call in calls.items():
             time.sleep(SPINNING_S)
             call()  # wakes its threads
@@ -139,7 +137,6 @@ def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
                 start = time.perf_counter()
                 call()
                 best[name] = min(best[name], (time.perf_counter() - start) * 1e3)
-        rounds += 1
     return best
 
 

@@ -41,7 +41,7 @@ struct Costs {
   double cached_rows_bytes;        // of an operand up to this size rows come from a cache
   double hides_halves;             // share of the arithmetic beside which 16-bit elements arrive from memory in place
   int64_t in_place_columns;        // beside no more columns of b, high tiles read rows of a faster than they are copied
-  double wide_blocks;  // what a product in blocks of more than the usual size takes, for what it is reckoned to
+  double wide_blocks;              // a factor of the time that blocks of more than the usual size are reckoned to take
 };
 
 // Fitted on EPYCs of the fourth generation, but for wide blocks, which were not measured on EPYCs.
