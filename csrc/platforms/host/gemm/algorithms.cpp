@@ -221,7 +221,7 @@ bool batch_invariant(int32_t id, const Problem &problem) {
   if (is_complex(problem.compute)) return complex_supports(id, problem, nullptr);
   const Variant *variant = find(id);
   if (!variant || !valid(problem)) return false;
-  if (variant->family == Family::small) return small_takes(*variant, problem);
+  if (variant->family == Family::small) return variant->depth != sums_of_few_rows && small_takes(*variant, problem);
   return variant->family == Family::direct || variant->family == Family::blocked;
 }
 

@@ -22,6 +22,7 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
+constexpr double few_lines_cycles = 50;    // around the sums of lines that are read side by side
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
 constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
 constexpr int usual_columns = 1024, usual_depth = 512;  // of a block; of double half the columns
@@ -42,16 +43,18 @@ struct Costs {
   double hides_halves;             // share of the arithmetic beside which 16-bit elements arrive from memory in place
   int64_t in_place_columns;        // beside no more columns of b, high tiles read rows of a faster than they are copied
   double wide_blocks;              // a factor of the time that blocks of more than the usual size are reckoned to take
+  double few_rows;                 // the same of small products of few rows
 };
 
-// Fitted on EPYCs of the fourth generation, but for wide blocks, which were not measured on EPYCs.
-constexpr Costs usual_costs = {fetched_bytes, 40, 34, 0, 0.009, 0.07, 0.07, 0, 0, 0, 32 << 10, cached_bytes, 1, 0, 1.1};
+// Fitted on EPYCs of the fourth generation, but for the last two, which were not measured on EPYCs.
+constexpr Costs usual_costs = {fetched_bytes, 40,           34, 0, 0.009, 0.07, 0.07, 0, 0, 0,
+                               32 << 10,      cached_bytes, 1,  0, 1.1,   1.1};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
-constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0,  0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
-                                     outermost_bytes, 0,  0,  1.1};
+constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0,   0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
+                                     outermost_bytes, 0,  0,  1.1, 1.1};
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
-constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1, 512, 0.98};
+constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1, 512, 0.98, 1};
 constexpr double short_sum = 32;
 constexpr int64_t few_rows = 32;
 constexpr double cycles_per_microsecond = 4000;
@@ -250,6 +253,8 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
+  // Sums come and go for every few lines of the large matrix, however short these are.
+  if (wide && many > 1) cycles += few_lines_cycles * k / (group * lines_side_by_side);
   // The lanes of a dot product are added one after the other.
   cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 && !dots ? 1.05 : 1));
@@ -365,7 +370,7 @@ float predict(const Variant &variant, const Problem &p) {
       cycles = skinny_cycles(variant, with_rows(p));
       break;
     case Family::small:
-      cycles = small_cycles(p);
+      cycles = small_cycles(p) * (variant.depth == sums_of_few_rows ? costs().few_rows : 1);
       break;
     case Family::split: {
       Variant direct = variant;

@@ -7,8 +7,9 @@
 
 namespace rocpy_host::gemm {
 
-// Sums of this length or less are of the first small algorithm.
-constexpr int short_sums = 96;
+// Sums of this length or less are of the first small algorithm, up to the second of the next one; the last is for few
+// rows.
+constexpr int short_sums = 96, longer_sums = 192, sums_of_few_rows = 4096;
 
 // Ids are recorded in tuning databases: an id is never given to another meaning.
 constexpr Variant variants[] = {
@@ -29,7 +30,8 @@ constexpr Variant variants[] = {
     {{402, "split.4096"}, Family::split, 28, 1024, 4096},
     {{403, "split.16384"}, Family::split, 28, 1024, 16384},
     {{501, "small.96"}, Family::small, 14, 1024, short_sums},
-    {{502, "small.192"}, Family::small, 14, 1024, 192},
+    {{502, "small.192"}, Family::small, 14, 1024, longer_sums},
+    {{503, "small.8x4096"}, Family::small, 8, 1024, sums_of_few_rows},
 };
 constexpr int variant_count = sizeof variants / sizeof variants[0];
 

@@ -27,7 +27,7 @@ constexpr int64_t most_short_sum = 32, most_of_short_sums = 256 << 10, most_of_t
                   most_of_low_tiles = 36 << 10;
 // And by the algorithm of longer sums, which is for low tiles: less where vectors of its rows cross lines of the outer
 // cache that they are read from.
-constexpr int64_t most_of_longer_sums = 208 << 10, most_of_rows_across_lines = 72 << 10;
+constexpr int64_t most_of_longer_sums = 208 << 10, most_of_rows_across_lines = 72 << 10, least_row_of_outer = 256;
 
 int64_t operand_bytes(const Problem &p) { return p.n * p.k * static_cast<int64_t>(size_of(p.compute)); }
 
@@ -42,23 +42,36 @@ bool longer_takes(const Problem &p) {
   return low_tiles(p) && !short_takes(p) && operand_bytes(p) <= most;
 }
 
+// Few rows are few tiles, each of which reads all of b from the caches that hold it: from the second one as long as a
+// row is some lines, of which the hardware fetches the next ones.
+bool few_rows_take(const Variant &variant, const Problem &p) {
+  const bool few_lines = p.n * static_cast<int64_t>(size_of(p.compute)) < least_row_of_outer;
+  const int64_t most = few_lines ? most_of_low_tiles : most_of_longer_sums / divide_up(p.m, tile_rows_of(p));
+  return p.m <= variant.rows && p.n > 1 && operand_bytes(p) <= most && !short_takes(p) &&
+         !(p.k <= longer_sums && longer_takes(p));
+}
+
 // Between copied rows of n columns.
 constexpr int64_t copied_step(int64_t n) { return round_up(n, 16) + 16; }
 
 constexpr bool copy_fits_scratch() {
   for (const Variant &variant : variants) {
     const int64_t between = variant.depth * copied_step(1) * static_cast<int64_t>(sizeof(double));
-    if (variant.family != Family::small) continue;
+    // Few rows are too few tiles to copy for.
+    if (variant.family != Family::small || variant.depth == sums_of_few_rows) continue;
     if (most_of_short_sums + between > static_cast<int64_t>(scratch_bytes)) return false;
   }
   return true;
 }
 static_assert(copy_fits_scratch());
 
+// So many multiplications are over sooner than the call that asks for them.
+constexpr double most_brief_multiplications = 16 * 16 * 16;
+
 // Tasks are blocks of rows: a row of tiles after the other, so that a is read once and b stays near.
 template <class T>
 struct Small {
-  const Kernels<T> &kernel = kernels<T>();
+  const Kernels<T> &kernel;
   const Problem &p;
   bool plain = is_plain(p, arithmetic_type<T>);
   typename Kernels<T>::Epilogue epilogue = plain ? nullptr : kernel.epilogue(p);
@@ -137,15 +150,17 @@ bool small_takes(const Variant &variant, const Problem &p) {
   if (staged(p.a) || staged(p.b) || p.reduction == Reduction::result_columns) return false;
   if (p.n > 1 && p.b.column_stride != 1) return false;
   if (p.k > variant.depth) return false;
+  if (variant.depth == sums_of_few_rows) return few_rows_take(variant, p);
   return variant.depth == short_sums ? short_takes(p) : longer_takes(p);
 }
 
 template <class T>
 void run_small(const Problem &p) {
-  Small<T> small{kernels<T>(), p};
   const double elements = static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n + p.k);
   const double multiplications = static_cast<double>(p.batch * p.m) * static_cast<double>(p.n * p.k);
-  const int threads = threads_for(multiplications, elements * sizeof(T));
+  const bool brief = multiplications <= most_brief_multiplications;
+  Small<T> small{kernels_of<T>(brief ? brief_kernel_set() : kernel_set()), p};
+  const int threads = brief ? 1 : threads_for(multiplications, elements * sizeof(T));
   if (threads == 1) {
     for (int64_t g = 0; g < p.batch; g++) small.run(g, 0, p.m);
     return;

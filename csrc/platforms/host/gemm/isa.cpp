@@ -126,13 +126,20 @@ const KernelSet *find(const char *name) {
   return nullptr;
 }
 
-std::atomic<const KernelSet *> chosen{nullptr};
+std::atomic<const KernelSet *> chosen{nullptr}, chosen_for_brief{nullptr};
 
-const KernelSet *choose() {
-  const KernelSet *set = find(rocpy_environment(ROCPY_HOST_ISA));
-  if (!set) set = find("");
+const KernelSet *choose(const char *name) {
+  const KernelSet *set = find(name);
+  if (!set) return nullptr;
+  const bool narrower = !*name && kind_of_processor() == Processor::intel && set->f32->tile_columns == 32;
+  chosen_for_brief.store(narrower ? find("avx2") : set, std::memory_order_release);
   chosen.store(set, std::memory_order_release);
   return set;
+}
+
+const KernelSet *choose() {
+  const KernelSet *set = choose(rocpy_environment(ROCPY_HOST_ISA));
+  return set ? set : choose("");
 }
 
 }  // namespace
@@ -142,12 +149,12 @@ const KernelSet &kernel_set() {
   return set ? *set : *choose();
 }
 
-bool use_kernel_set(const char *name) {
-  const KernelSet *set = find(name);
-  if (!set) return false;
-  chosen.store(set, std::memory_order_release);
-  return true;
+const KernelSet &brief_kernel_set() {
+  kernel_set();
+  return *chosen_for_brief.load(std::memory_order_acquire);
 }
+
+bool use_kernel_set(const char *name) { return choose(name) != nullptr; }
 
 bool vectors_take_two_cycles() {
   return kind_of_processor() == Processor::zen4 && kernel_set().f32->tile_columns == 32;

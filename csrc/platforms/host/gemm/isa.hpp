@@ -11,6 +11,10 @@ namespace rocpy_host::gemm {
 // use.
 const KernelSet &kernel_set();
 
+// The set for products that take no longer than the call that they are made by. Unless a set was named, one of vectors
+// of 256 bits on Intel's processors: multiplying wider ones lowers the clock of all that follows, by 7 to 10 % there.
+const KernelSet &brief_kernel_set();
+
 // For tests: uses the named set from now on, or the fastest. False if this CPU has none of that name. Not while a
 // product runs.
 bool use_kernel_set(const char *name);
@@ -38,18 +42,23 @@ constexpr int element_index(Type type) {
 }
 
 template <class T>
-const Kernels<T> &kernels();
+const Kernels<T> &kernels_of(const KernelSet &set);
 template <>
-inline const Kernels<float> &kernels<float>() {
-  return *kernel_set().f32;
+inline const Kernels<float> &kernels_of<float>(const KernelSet &set) {
+  return *set.f32;
 }
 template <>
-inline const Kernels<double> &kernels<double>() {
-  return *kernel_set().f64;
+inline const Kernels<double> &kernels_of<double>(const KernelSet &set) {
+  return *set.f64;
 }
 template <>
-inline const Kernels<int32_t> &kernels<int32_t>() {
-  return *kernel_set().i32;
+inline const Kernels<int32_t> &kernels_of<int32_t>(const KernelSet &set) {
+  return *set.i32;
+}
+
+template <class T>
+const Kernels<T> &kernels() {
+  return kernels_of<T>(kernel_set());
 }
 
 // Whether a vector of the chosen set takes two cycles of the units that multiply: 512 bits on AMD's Zen 4, whose units
