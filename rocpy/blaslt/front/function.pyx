@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The function form: its arguments, and who takes them. It is entered once a call: what it calls does not call it."""
+"""The function form: its arguments, and who takes them. It is entered once a call: what it calls does not call it.
+
+Most calls give few of the arguments. To read the others' defaults takes as long as all else that Python does for a product, so that what
+is called is a function that reads what is given, and leaves the rarer arguments to the function that has them all."""
 
 from cpython.ref cimport PyObject
 
@@ -14,7 +17,24 @@ from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model.epilogues import UserEpilogue, refuse_inputs
 from rocpy.blaslt.selection.tuning_state import override
 
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*PyCFunction)(PyObject *, PyObject *)
+    ctypedef struct PyMethodDef:
+        const char *ml_name
+        PyCFunction ml_meth
+        int ml_flags
+        const char *ml_doc
+    int METH_FASTCALL
+    int METH_KEYWORDS
+    object PyCFunction_NewEx(PyMethodDef *method, PyObject *owner, object module)
+    object PyObject_Vectorcall(object function, PyObject *const *values, size_t count, PyObject *names)
+    Py_ssize_t PyTuple_GET_SIZE(PyObject *names)
+    PyObject *PyTuple_GET_ITEM(PyObject *names, Py_ssize_t index)
+
+
 cdef object _USER_EPILOGUE = UserEpilogue
+cdef object _ONE = 1.0
 
 
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
@@ -153,3 +173,85 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     return dispatcher("matmul", (a, b, c), dict(
         alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
         stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
+
+
+# The function that takes every argument.
+cdef object _complete = matmul
+
+
+cdef bint set_keyword(Arguments *arguments, PyObject *name, PyObject *value) noexcept:
+    """Note an argument. False: it is a rarer one, its name is no constant of a program, or it is given twice."""
+    if name == <PyObject *>"bias":
+        arguments.bias = value
+    elif name == <PyObject *>"epilogue":
+        arguments.epilogue = value
+    elif name == <PyObject *>"out":
+        arguments.out = value
+    elif name == <PyObject *>"alpha":
+        arguments.alpha = value
+    elif name == <PyObject *>"beta":
+        arguments.beta = value
+    elif name == <PyObject *>"c" and arguments.c == NULL:
+        arguments.c = value
+    elif name == <PyObject *>"aux":
+        arguments.aux = value
+    elif name == <PyObject *>"dtype":
+        arguments.dtype = value
+    elif name == <PyObject *>"compute":
+        arguments.compute = value
+    elif name == <PyObject *>"options":
+        arguments.options = value
+    elif name == <PyObject *>"stream":
+        arguments.stream = value
+    else:
+        return False
+    return True
+
+
+cdef bint read_call(Arguments *arguments, PyObject *const *values, Py_ssize_t count, PyObject *names) noexcept:
+    """Read the arguments of a call, which the caller keeps. False: they are for the complete function."""
+    cdef PyObject *none = <PyObject *>None
+    cdef Py_ssize_t i
+    if count < 2 or count > 3:
+        return False
+    arguments.a, arguments.b, arguments.c, arguments.alpha = values[0], values[1], values[2] if count == 3 else NULL, <PyObject *>_ONE
+    arguments.bias = arguments.aux = arguments.out = arguments.beta = arguments.epilogue = arguments.clamp = none
+    arguments.dtype = arguments.compute = arguments.options = arguments.stream = arguments.scales = arguments.algorithm = none
+    if names != NULL:
+        for i in range(PyTuple_GET_SIZE(names)):
+            if not set_keyword(arguments, PyTuple_GET_ITEM(names, i), values[count + i]):
+                return False
+    if arguments.c == NULL:
+        arguments.c = none
+    return arguments.epilogue == none or type(<object>arguments.epilogue) is str
+
+
+cdef object enter(PyObject *_owner, PyObject *const *values, Py_ssize_t count, PyObject *names):
+    cdef Arguments arguments
+    if read_call(&arguments, values, count, names):
+        arguments.row = epilogue_index(<object>arguments.epilogue)
+        try:
+            return outputs(&arguments)
+        except TorchLayerRequired:
+            pass
+    return PyObject_Vectorcall(_complete, values, <size_t>count, names)
+
+
+cdef bytes signed_doc(object function):
+    """Return the docstring of a function behind its signature, as Python reads it of functions that are written in C."""
+    cdef object code = function.__code__
+    cdef tuple names = code.co_varnames[:code.co_argcount], keywords = code.co_varnames[code.co_argcount:][:code.co_kwonlyargcount]
+    cdef int required = code.co_argcount - len(function.__defaults__)
+    parts = list(names[:required]) + [f"{name}={value!r}" for name, value in zip(names[required:], function.__defaults__)]
+    parts.insert(code.co_posonlyargcount, "/")
+    parts += ["*"] + [f"{name}={function.__kwdefaults__[name]!r}" for name in keywords]
+    return f"{function.__name__}({', '.join(parts)})\n--\n\n{function.__doc__}".encode()
+
+
+cdef bytes _doc = signed_doc(matmul)
+cdef PyMethodDef _entry
+_entry.ml_name = "matmul"
+_entry.ml_meth = <PyCFunction><void *>enter
+_entry.ml_flags = METH_FASTCALL | METH_KEYWORDS
+_entry.ml_doc = _doc
+matmul = PyCFunction_NewEx(&_entry, NULL, __name__)
