@@ -18,17 +18,17 @@ from rocpy.blaslt.model.epilogues import UserEpilogue, refuse_inputs
 from rocpy.blaslt.selection.tuning_state import override
 
 
-cdef extern from "Python.h":
-    ctypedef PyObject *(*PyCFunction)(PyObject *, PyObject *)
-    ctypedef struct PyMethodDef:
-        const char *ml_name
-        PyCFunction ml_meth
-        int ml_flags
-        const char *ml_doc
-    int METH_FASTCALL
-    int METH_KEYWORDS
-    object PyCFunction_NewEx(PyMethodDef *method, PyObject *owner, object module)
-    object PyObject_Vectorcall(object function, PyObject *const *values, size_t count, PyObject *names)
+cdef extern from *:
+    """
+    // What Python calls for a function that Cython makes stands in the function itself.
+    static void rocpy_set_vectorcall(PyObject *function, vectorcallfunc entry) {
+      *(vectorcallfunc *)((char *)function + Py_TYPE(function)->tp_vectorcall_offset) = entry;
+    }
+    """
+    ctypedef object (*vectorcallfunc)(PyObject *function, PyObject *const *values, size_t count, PyObject *names)
+    vectorcallfunc PyVectorcall_Function(object function)
+    void rocpy_set_vectorcall(object function, vectorcallfunc entry)
+    Py_ssize_t PyVectorcall_NARGS(size_t count)
     Py_ssize_t PyTuple_GET_SIZE(PyObject *names)
     PyObject *PyTuple_GET_ITEM(PyObject *names, Py_ssize_t index)
 
@@ -175,10 +175,6 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
 
 
-# The function that takes every argument.
-cdef object _complete = matmul
-
-
 cdef bint set_keyword(Arguments *arguments, PyObject *name, PyObject *value) noexcept:
     """Note an argument. False: it is a rarer one, its name is no constant of a program, or it is given twice."""
     if name == <PyObject *>"bias":
@@ -226,32 +222,20 @@ cdef bint read_call(Arguments *arguments, PyObject *const *values, Py_ssize_t co
     return arguments.epilogue == none or type(<object>arguments.epilogue) is str
 
 
-cdef object enter(PyObject *_owner, PyObject *const *values, Py_ssize_t count, PyObject *names):
+cdef vectorcallfunc _take_all = PyVectorcall_Function(matmul)
+
+
+cdef object take_usual(PyObject *function, PyObject *const *values, size_t count, PyObject *names):
+    """What Python calls for rocpy.matmul, which keeps its name, its signature and all else."""
     cdef Arguments arguments
-    if read_call(&arguments, values, count, names):
+    if read_call(&arguments, values, PyVectorcall_NARGS(count), names):
         arguments.row = epilogue_index(<object>arguments.epilogue)
         try:
             return outputs(&arguments)
         except TorchLayerRequired:
             pass
-    return PyObject_Vectorcall(_complete, values, <size_t>count, names)
+    return _take_all(function, values, count, names)
 
 
-cdef bytes signed_doc(object function):
-    """Return the docstring of a function behind its signature, as Python reads it of functions that are written in C."""
-    cdef object code = function.__code__
-    cdef tuple names = code.co_varnames[:code.co_argcount], keywords = code.co_varnames[code.co_argcount:][:code.co_kwonlyargcount]
-    cdef int required = code.co_argcount - len(function.__defaults__)
-    parts = list(names[:required]) + [f"{name}={value!r}" for name, value in zip(names[required:], function.__defaults__)]
-    parts.insert(code.co_posonlyargcount, "/")
-    parts += ["*"] + [f"{name}={function.__kwdefaults__[name]!r}" for name in keywords]
-    return f"{function.__name__}({', '.join(parts)})\n--\n\n{function.__doc__}".encode()
-
-
-cdef bytes _doc = signed_doc(matmul)
-cdef PyMethodDef _entry
-_entry.ml_name = "matmul"
-_entry.ml_meth = <PyCFunction><void *>enter
-_entry.ml_flags = METH_FASTCALL | METH_KEYWORDS
-_entry.ml_doc = _doc
-matmul = PyCFunction_NewEx(&_entry, NULL, __name__)
+if _take_all != NULL:
+    rocpy_set_vectorcall(matmul, take_usual)
