@@ -9,6 +9,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 
+from rocpy._operand cimport Operand
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.operands._arguments cimport (
@@ -144,10 +145,16 @@ cdef inline object read_weight(Arguments *call):
         bias = weight.bias
     if weight.scale is not None and (scales is None or not scales.from_weight):
         scales = with_weight_scale(scales, weight.factors)
-    if bias is not None:
+    if weight.packed and bias is not None and may_be_of_rows(bias):
         b = _copies.unpacked(weight, bias)
     call.weight, call.b, call.bias, call.scales = <PyObject *>weight, <PyObject *>b, <PyObject *>bias, <PyObject *>scales
     return weight if b is weight and scales is passed else (weight, b, scales)  # the weight owns its bias
+
+
+cdef inline bint may_be_of_rows(object bias) except -1:
+    """Whether a bias may hold one value per row."""
+    cdef Operand seen
+    return not _operand.parse_plainly(bias, &seen) or seen.ndim > 1
 
 
 cdef object prepare_blocks(Arguments *call):

@@ -11,6 +11,7 @@ namespace {
 
 std::vector<unsigned char> result(Operands &o, int32_t id) {
   o.restore();
+  o.pack_b();
   size_t needed = 0;
   if (!supports(id, o.problem, &needed)) return {};
   Workspace workspace(needed);
@@ -46,6 +47,7 @@ void all(const std::string &chosen) {
     c.batch = turn % 11 ? 1 : 3;
     c.a = c.b = c.d = turn % 4 == 3 ? Type::f64 : Type::f32;
     c.a_layout = static_cast<Layout>(random.integer(0, 2));
+    c.packed = turn % 7 == 0;
     c.gap = random.integer(0, 3);
     c.shift = random.integer(0, 3);
     c.activation = activations[random.integer(0, 6)];

@@ -343,10 +343,12 @@ void small_is_direct() {
       c.k = turn % 20 == 0 ? 0 : extents[random.integer(0, 15)];
       c.gap = turn % 3;
       c.has_bias = turn % 2 == 0;
+      c.packed = turn % 5 == 1;
       if (turn % 4 == 0) c.activation = Activation::gelu;
       Operands o(c);
       const auto result = [&](int32_t id) {
         o.restore();
+        o.pack_b();
         if (!run(id, o.problem, nullptr, 0)) fail("did not run", c, id);
         return o.d.bytes;
       };

@@ -22,7 +22,8 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
-constexpr double few_lines_cycles = 50;    // around the sums of lines that are read side by side
+constexpr double entry_cycles = 150, packed_entry_cycles = 370;  // around a product of the tiled families
+constexpr double few_lines_cycles = 50;                          // around the sums of lines that are read side by side
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
 constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
 constexpr int usual_columns = 1024, usual_depth = 512;  // of a block; of double half the columns
@@ -73,11 +74,12 @@ const Costs &costs() {
 
 double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? bytes / 32 : bytes / rate; }
 
-// One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace.
-double step_cycles(double rows, double vectors) {
+// One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace, unless several
+// tiles are made side by side.
+double step_cycles(double rows, double vectors, double chain = 4) {
   const double fused = rows * vectors / 2, loads = (rows + vectors) / 2 + 1;
   const double most = fused > loads ? fused : loads;
-  return most > 4 ? most : 4;
+  return most > chain ? most : chain;
 }
 
 double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
@@ -165,7 +167,10 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool narrow =
       p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
   const double full = narrow ? panels - 1 : panels;
-  double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
+  // Several packed panels at once; on processors where wide vectors were measured it made no difference there.
+  const bool strips = p.b.packed && low_tiles(p) && b.tiles == 1 && b.tile_rows <= max_strip_rows;
+  const double chain = strips ? 0 : 4;
+  double cycles = tiles * k * (full * step_cycles(rows, 2, chain) + (narrow ? step_cycles(rows, 1, chain) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.panel_depth) * width * size(p.compute);
   if (panel_bytes > (low_tiles(p) ? 2 * near_bytes : near_bytes)) {
@@ -228,7 +233,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool further = b.depth > usual_depth ||
                        b.chunk_panels * tile_columns_of(p) * static_cast<int64_t>(size(p.compute)) > usual_columns * 4;
   const double wide = variant.columns > usual_columns && further ? costs().wide_blocks : 1;
-  return 150 + batch * (cycles + extra) * wide;
+  return (p.b.packed ? packed_entry_cycles : entry_cycles) + batch * (cycles + extra) * wide;
 }
 
 double skinny_cycles(const Variant &variant, const Problem &p) {
@@ -264,7 +269,8 @@ double small_cycles(const Problem &p) {
   const int64_t lanes = tile_columns_of(p) / 2, most = tile_rows_of(p),
                 value = static_cast<int64_t>(size_of(p.compute));
   const int64_t tiles = divide_up(p.m, most), rows = divide_up(p.m, tiles);
-  const int64_t width = rows <= most_wide_rows ? 4 : 2, full = p.n / (width * lanes), rest = p.n % (width * lanes);
+  const int64_t width = rows <= most_wide_rows && !p.b.packed ? 4 : 2, full = p.n / (width * lanes),
+                rest = p.n % (width * lanes);
   const double k = static_cast<double>(p.k), tile = static_cast<double>(rows), around = 14 + 2 * tile;
   double each = static_cast<double>(full) * (k * step_cycles(tile, static_cast<double>(width)) + around);
   if (rest) each += k * step_cycles(tile, static_cast<double>(divide_up(rest, lanes))) + around;
@@ -273,9 +279,12 @@ double small_cycles(const Problem &p) {
   double cycles = static_cast<double>(tiles) * each * (conflict ? 2 : 1);
   if (small_copies(p, tiles)) cycles += 0.1 * k * static_cast<double>(p.n) * size(p.b.type);
   const double b_bytes = k * static_cast<double>(p.n) * size(p.b.type);
-  if (b_bytes > costs().small_bytes) {
+  if (b_bytes > costs().small_bytes && !p.b.packed) {
     cycles += static_cast<double>(tiles) * b_bytes * (low_tiles(p) ? costs().low_tile_reads : outer_reads);
   }
+  // The shortest sums are written a packed panel at a time, whose rows are far apart; measured with wide vectors.
+  const bool conflicts = p.d_row_stride * value % (set_bytes / 2) == 0;
+  if (p.b.packed && !low_tiles(p) && p.k < 12 && full > 1 && !conflicts) cycles *= 1.5;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The small family: operands in the compute type, of which b fits the inner caches, are multiplied where they are; b is
-// copied only where its rows push each other out of a cache.
+// The small family: operands in the compute type, of which b fits the inner caches, are multiplied where they are, b in
+// packed panels too; b is copied only where its rows push each other out of a cache.
 #include <cstring>
 
 #include "blocking.hpp"
@@ -37,7 +37,7 @@ bool short_takes(const Problem &p) {
 }
 
 bool longer_takes(const Problem &p) {
-  const bool across = p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % 32 != 0;
+  const bool across = !p.b.packed && p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % 32 != 0;
   const int64_t most = across ? most_of_rows_across_lines : most_of_longer_sums;
   return low_tiles(p) && !short_takes(p) && operand_bytes(p) <= most;
 }
@@ -80,6 +80,7 @@ struct Small {
   int64_t tile_rows = divide_up(p.m, divide_up(p.m, kernel.tile_rows));
   int64_t block_rows = p.m, blocks = 1;
   bool copies_b = k != 0 && small_copies(p, divide_up(p.m, tile_rows));
+  int64_t panel = p.b.packed ? tile_columns_of(p) : p.n;  // columns of b whose rows are adjacent or a stride apart
 
   // b's rows, as far apart as no others on the same cache sets are.
   const T *copied_b(int64_t g, int64_t step, T *to) const {
@@ -91,8 +92,8 @@ struct Small {
   }
 
   void run(int64_t g, int64_t begin, int64_t end) const {
-    const T *b = static_cast<const T *>(p.b.data) + (k ? g * p.b.batch_stride : 0);
-    if (!copies_b) return run_rows(g, begin, end, b, p.b.row_stride);
+    const T *b = static_cast<const T *>(p.b.data) + (k && !p.b.packed ? g * p.b.batch_stride : 0);
+    if (!copies_b) return run_rows(g, begin, end, b, p.b.packed ? panel : p.b.row_stride);
     Scratch scratch;
     const int64_t step = copied_step(p.n);
     run_rows(g, begin, end, copied_b(g, step, scratch.at<T>(0)), step);
@@ -114,12 +115,14 @@ struct Small {
     for (int64_t i = begin; i < end; i += tile_rows) {
       const int64_t rows = smaller(tile_rows, end - i);
       if (k != 0) call.a = static_cast<const T *>(p.a.data) + g * p.a.batch_stride + i * p.a.row_stride;
-      for (int64_t j = 0, columns; j < p.n; j += columns) {
-        const SmallWidth shape = small_width(tile_rows, p.n - j, lanes);
-        const int64_t width = smaller(shape.vectors * lanes, p.n - j);
-        call.tiles = plain ? (p.n - j) / width : 1;
+      for (int64_t j = 0, columns, first = 0; j < p.n; j += columns) {
+        if (j - first == panel) first = j;
+        const int64_t rest = smaller(first + panel, p.n) - j;
+        const SmallWidth shape = small_width(tile_rows, rest, lanes);
+        const int64_t width = smaller(shape.vectors * lanes, rest);
+        call.tiles = plain ? rest / width : 1;
         columns = call.tiles * width;
-        if (k != 0) call.b = b + j;
+        if (k != 0) call.b = b + first * k + (j - first);
         call.loaded = static_cast<int>(width - (shape.vectors - 1) * lanes);
         call.stored = plain ? call.loaded : static_cast<int>(lanes);
         call.out_stride = plain ? p.d_row_stride : shape.vectors * lanes;
@@ -142,13 +145,14 @@ struct Small {
 bool small_copies(const Problem &p, int64_t tiles) {
   // As many lines as fall on the same cache sets and stay there.
   constexpr int64_t associativity = 8;
-  return tiles > 4 && p.k > associativity && p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % set_bytes == 0;
+  return !p.b.packed && tiles > 4 && p.k > associativity &&
+         p.b.row_stride * static_cast<int64_t>(size_of(p.compute)) % set_bytes == 0;
 }
 
 bool small_takes(const Variant &variant, const Problem &p) {
-  if (p.compute == Type::i32 || p.a.type != p.compute || p.b.type != p.compute || p.b.packed) return false;
+  if (p.compute == Type::i32 || p.a.type != p.compute || p.b.type != p.compute) return false;
   if (staged(p.a) || staged(p.b) || p.reduction == Reduction::result_columns) return false;
-  if (p.n > 1 && p.b.column_stride != 1) return false;
+  if (p.n > 1 && p.b.column_stride != 1 && !p.b.packed) return false;
   if (p.k > variant.depth) return false;
   if (variant.depth == sums_of_few_rows) return few_rows_take(variant, p);
   return variant.depth == short_sums ? short_takes(p) : longer_takes(p);
