@@ -289,6 +289,21 @@ double small_cycles(const Problem &p) {
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
+// Packed panels that so few rows read side by side. A task of as many, or a multiple of it, leaves none to be read by
+// itself, which takes longer.
+template <class T>
+int64_t panels_side_by_side_of(const Problem &p, int64_t rows) {
+  const int element = p.b.type == Type::i8 ? integer_bytes_index : element_index(p.b.type);
+  const Elements<T> *elements = tile_kernels<T>(p).elements[element];
+  return elements ? larger(1, elements->strips.panels[rows]) : 1;
+}
+
+int64_t panels_side_by_side(const Problem &p, int64_t rows) {
+  if (p.compute == Type::f64) return panels_side_by_side_of<double>(p, rows);
+  if (p.compute == Type::i32) return panels_side_by_side_of<int32_t>(p, rows);
+  return panels_side_by_side_of<float>(p, rows);
+}
+
 // Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows
 // of a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
 bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
@@ -332,6 +347,10 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
+  if (p.b.packed && !packed_blocks(p.b) && blocks.tiles == 1 && blocks.tile_rows <= max_strip_rows) {
+    const int64_t together = panels_side_by_side(p, blocks.tile_rows);
+    blocks.chunk_panels = larger(together, blocks.chunk_panels / together * together);
+  }
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
 
   const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
