@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""rocpy.matmul reads usual arguments by itself and leaves the others to a function that takes all: nobody can tell them apart."""
+"""rocpy.matmul reads usual arguments by itself and leaves the others to a function that takes all: nobody sees which."""
 
 import copy
 import itertools
 import pickle
 
-import numpy
+import numpy as np
 import pytest
 
 import rocpy
 
-A = numpy.arange(6, dtype="float32").reshape(2, 3)
-B = numpy.arange(12, dtype="float32").reshape(3, 4) - 5
-C = numpy.ones((2, 4), "float32")
-BIAS = numpy.arange(4, dtype="float32")
+A = np.arange(6, dtype="float32").reshape(2, 3)
+B = np.arange(12, dtype="float32").reshape(3, 4) - 5
+C = np.ones((2, 4), "float32")
+BIAS = np.arange(4, dtype="float32")
 
 
 def spelled(keywords):
@@ -76,9 +76,9 @@ def test_c_is_given_once():
 
 def test_out_is_written_either_way():
     for names in (dict, spelled):
-        out = numpy.zeros((2, 4), "float32")
+        out = np.zeros((2, 4), "float32")
         assert rocpy.matmul(A, B, **names({"out": out})) is out
-        numpy.testing.assert_array_equal(out, A @ B)
+        np.testing.assert_array_equal(out, A @ B)
 
 
 def test_operands_that_vanish_meanwhile():
@@ -97,7 +97,7 @@ def test_operands_that_vanish_meanwhile():
             return self.array.__dlpack_device__()
 
     result = rocpy.matmul(kept[0], kept[1], bias=Dropped(BIAS.copy()), epilogue="bias")
-    numpy.testing.assert_array_equal(numpy.asarray(result), A @ B + BIAS)
+    np.testing.assert_array_equal(np.asarray(result), A @ B + BIAS)
 
 
 def test_it_is_one_function():
