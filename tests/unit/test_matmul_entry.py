@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""rocpy.matmul reads usual arguments by itself and leaves the others to a function that takes all: nobody sees which."""
+"""rocpy.matmul reads usual arguments itself and leaves the others to a function that takes all: nobody sees which."""
 
 import copy
 import itertools
