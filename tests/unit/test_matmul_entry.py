@@ -2,8 +2,10 @@
 """rocpy.matmul reads usual arguments itself and leaves the others to a function that takes all: nobody sees which."""
 
 import copy
+import functools
 import itertools
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -98,6 +100,51 @@ def test_operands_that_vanish_meanwhile():
 
     result = rocpy.matmul(kept[0], kept[1], bias=Dropped(BIAS.copy()), epilogue="bias")
     np.testing.assert_array_equal(np.asarray(result), A @ B + BIAS)
+
+
+class Holder:
+    """Has the function as a method: it is then the left operand."""
+
+    product = rocpy.matmul
+
+    def __array__(self, dtype=None, copy=None):
+        return A
+
+    def __dlpack__(self, **keywords):
+        return A.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return A.__dlpack_device__()
+
+
+def test_called_in_every_way():
+    expected = (A @ B).tolist()
+    assert functools.partial(rocpy.matmul, A)(B).tolist() == expected
+    assert functools.partial(rocpy.matmul, alpha=1.0)(A, B).tolist() == expected
+    assert [each.tolist() for each in map(rocpy.matmul, [A, A], [B, B])] == [expected] * 2
+    assert rocpy.matmul.__call__(A, B, None).tolist() == expected
+    assert np.asarray(Holder().product(B)).tolist() == expected
+    assert np.asarray(Holder().product(B, bias=BIAS, epilogue="bias")).tolist() == (A @ B + BIAS).tolist()
+    with pytest.raises(TypeError, match="strings"):
+        rocpy.matmul(A, B, **{1: 2})
+
+
+def test_threads_call_it_differently():
+    """No call's arguments are seen by another."""
+    faults = []
+
+    def work(scale):
+        for turn in range(300):
+            keywords = {"alpha": scale} if turn % 2 else spelled({"alpha": scale})
+            if (rocpy.matmul(A, B, **keywords) != scale * (A @ B)).any():
+                faults.append((scale, turn))
+
+    threads = [threading.Thread(target=work, args=(scale,)) for scale in (1.0, 2.0, 4.0, 8.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
 
 
 def test_it_is_one_function():

@@ -167,7 +167,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool narrow =
       p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
   const double full = narrow ? panels - 1 : panels;
-  // Several packed panels at once; on processors where wide vectors were measured it made no difference there.
+  // Sums of several packed panels at once hide each other's chains; those of wide vectors were measured to take as long
+  // as one after the other.
   const bool strips = p.b.packed && low_tiles(p) && b.tiles == 1 && b.tile_rows <= max_strip_rows;
   const double chain = strips ? 0 : 4;
   double cycles = tiles * k * (full * step_cycles(rows, 2, chain) + (narrow ? step_cycles(rows, 1, chain) : 0));
@@ -349,7 +350,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
   if (p.b.packed && !packed_blocks(p.b) && blocks.tiles == 1 && blocks.tile_rows <= max_strip_rows) {
     const int64_t together = panels_side_by_side(p, blocks.tile_rows);
-    blocks.chunk_panels = larger(together, blocks.chunk_panels / together * together);
+    if (blocks.chunk_panels > together) blocks.chunk_panels = blocks.chunk_panels / together * together;
   }
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
 
