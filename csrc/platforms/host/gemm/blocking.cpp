@@ -76,10 +76,18 @@ double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? 
 
 // One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace, unless several
 // tiles are made side by side.
-double step_cycles(double rows, double vectors, double chain = 4) {
+constexpr double usual_chain = 4;
+double step_cycles(double rows, double vectors, double chain = usual_chain) {
   const double fused = rows * vectors / 2, loads = (rows + vectors) / 2 + 1;
   const double most = fused > loads ? fused : loads;
   return most > chain ? most : chain;
+}
+
+// Sums of several packed panels at once hide each other's chains; those of wide vectors were measured to take as long
+// as one after the other.
+double chain_cycles(const Problem &p, const Blocks &b) {
+  const bool strips = p.b.packed && low_tiles(p) && b.tiles == 1 && b.tile_rows <= max_strip_rows;
+  return strips ? 0 : usual_chain;
 }
 
 double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
@@ -167,10 +175,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool narrow =
       p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
   const double full = narrow ? panels - 1 : panels;
-  // Sums of several packed panels at once hide each other's chains; those of wide vectors were measured to take as long
-  // as one after the other.
-  const bool strips = p.b.packed && low_tiles(p) && b.tiles == 1 && b.tile_rows <= max_strip_rows;
-  const double chain = strips ? 0 : 4;
+  const double chain = chain_cycles(p, b);
   double cycles = tiles * k * (full * step_cycles(rows, 2, chain) + (narrow ? step_cycles(rows, 1, chain) : 0));
   // A pass over a panel that does not stay in the innermost cache waits for the next one now and then.
   const double panel_bytes = static_cast<double>(b.panel_depth) * width * size(p.compute);
