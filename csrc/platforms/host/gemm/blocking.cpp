@@ -23,6 +23,7 @@ constexpr double conflict_cycles = 0.12;        // cycles a byte of a result tha
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
 constexpr double entry_cycles = 150, packed_entry_cycles = 370;  // around a product of the tiled families
+constexpr double usual_chain = 4;                                // from one sum to the next
 constexpr double few_lines_cycles = 50;                          // around the sums of lines that are read side by side
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
 constexpr double fitting_depth = 192;      // a panel of so many rows fits the innermost cache beside its copy
@@ -76,7 +77,6 @@ double memory_cycles(double bytes, double rate) { return bytes <= cache_bytes ? 
 
 // One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace, unless several
 // tiles are made side by side.
-constexpr double usual_chain = 4;
 double step_cycles(double rows, double vectors, double chain = usual_chain) {
   const double fused = rows * vectors / 2, loads = (rows + vectors) / 2 + 1;
   const double most = fused > loads ? fused : loads;
