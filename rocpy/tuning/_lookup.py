@@ -21,6 +21,7 @@ class DatabaseChoices:
 
 
 def read_choices() -> DatabaseChoices:
-    """Return the choices, with the files of the database read."""
-    current().is_empty()  # reads the files, and imports what that takes
+    """Return the choices, with the files of the database read and all imported that a look-up takes: forks wait for this alone."""
+    if not current().is_empty():
+        scope()
     return DatabaseChoices()

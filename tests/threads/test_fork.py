@@ -158,6 +158,32 @@ def test_fork_while_other_threads_compute(run_python):
     run_python(HEAD + code, timeout_s=120)
 
 
+def test_first_look_up_is_what_a_fork_waits_for(run_python, tmp_path):
+    """What the first look-up of a stored choice imports and opens, another thread's fork must not cut in two."""
+    records = tmp_path / "records.json"
+    code = """
+    assert rocpy.tuning.current().is_empty()
+    rocpy.matmul(a, a, autotune=True)
+    assert not rocpy.tuning.current().is_empty()
+    """
+    run_python(HEAD + code, ROCPY_TUNING_DB=str(records))
+    code = """
+    from rocpy.blaslt.selection import stored
+    from rocpy.tuning import _keys
+    held, relevant = [], _keys.relevant_variables
+
+    def watched():
+        held.append(stored._first_use._is_owned())
+        return relevant()
+
+    _keys.relevant_variables = watched
+    assert not rocpy.tuning.current().is_empty()
+    assert right()
+    assert held and held[0]
+    """
+    run_python(HEAD + code, ROCPY_TUNING_DB=str(records))
+
+
 def test_no_library_locks_the_making_of_static_variables():
     # A child would wait for the thread that made one when it was forked, which it does not have: about one run in fifty
     # of the test above. Modules of pybind11 have some, which are made while the interpreter's lock is held.

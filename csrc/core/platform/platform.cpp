@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "capture_relaxed.hpp"
 #include "table.hpp"
@@ -22,6 +24,11 @@ namespace {
 
 std::mutex mutex;
 std::array<LibraryFacts, library_count> facts;
+
+// Another thread may have held it at a fork, which the child does not have. It cannot be waited for: it may itself wait
+// for what the platform holds while the process forks.
+void renew_in_child() { new (&mutex) std::mutex; }
+const int at_fork = pthread_atfork(nullptr, nullptr, renew_in_child);
 
 using Handles = std::array<void *, library_count>;
 Handles open_handles{};  // of the loaded platform
