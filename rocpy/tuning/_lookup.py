@@ -21,7 +21,7 @@ class DatabaseChoices:
 
 
 def read_choices() -> DatabaseChoices:
-    """Return the choices, with files read and all imported that a look-up takes: it is this alone that forks wait for."""
+    """Return the choices, with files read and all imported that a look-up takes: forks wait for this alone."""
     if not current().is_empty():
         scope()
     return DatabaseChoices()
