@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The function form: its arguments, and who takes them. It is entered once a call: what it calls does not call it.
 
-Most calls give few of the arguments. To read the others' defaults takes as long as all else that Python does for a product, so that what
-is called is a function that reads what is given, and leaves the rarer arguments to the function that has them all."""
+Most calls give few of the arguments. Before Python 3.12, which counts no references to None, reading the others' defaults takes a tenth of
+a small product's time: what is called reads what is given, and leaves the rarer arguments to the function that has them all."""
 
 from cpython.ref cimport PyObject
 

@@ -167,6 +167,17 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
   }
 }
 
+// Runs one algorithm from the beginning, b packed where the case says so. False: it does not take the problem.
+[[maybe_unused]] bool run_anew(Operands &o, int32_t id) {
+  o.restore();
+  o.pack_b();
+  size_t needed = 0;
+  if (!supports(id, o.problem, &needed)) return false;
+  Workspace workspace(needed);
+  if (!run(id, o.problem, workspace.start, needed)) fail("did not run", o.c, id);
+  return true;
+}
+
 // Runs each algorithm that takes a problem, and calls `check` with its id.
 template <class F>
 [[maybe_unused]] void with_each_algorithm(Operands &o, F check) {

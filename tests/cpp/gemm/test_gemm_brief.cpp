@@ -10,12 +10,7 @@ namespace gemm_test {
 namespace {
 
 std::vector<unsigned char> result(Operands &o, int32_t id) {
-  o.restore();
-  o.pack_b();
-  size_t needed = 0;
-  if (!supports(id, o.problem, &needed)) return {};
-  Workspace workspace(needed);
-  if (!run(id, o.problem, workspace.start, needed)) fail("did not run", o.c, id);
+  if (!run_anew(o, id)) return {};
   if (!o.d.guards_hold() || !o.aux.guards_hold()) fail("wrote outside its outputs", o.c, id);
   std::vector<unsigned char> all = o.d.bytes;
   all.insert(all.end(), o.aux.bytes.begin(), o.aux.bytes.end());

@@ -54,12 +54,7 @@ void fill(Buffer &buffer, Random &random, Content content, int exponent) {
 
 // The bits of the result and of its column sums. Which NaN a sum of several becomes is the compiler's choice.
 std::vector<uint64_t> result(Operands &o, int32_t id) {
-  o.restore();
-  o.pack_b();
-  size_t needed = 0;
-  if (!supports(id, o.problem, &needed)) return {};
-  Workspace workspace(needed);
-  if (!run(id, o.problem, workspace.start, needed)) fail("did not run", o.c, id);
+  if (!run_anew(o, id)) return {};
   std::vector<uint64_t> all;
   for (const Buffer *buffer : {&o.d, &o.bias}) {
     for (int64_t g = 0; g < buffer->batch; g++) {

@@ -347,9 +347,7 @@ void small_is_direct() {
       if (turn % 4 == 0) c.activation = Activation::gelu;
       Operands o(c);
       const auto result = [&](int32_t id) {
-        o.restore();
-        o.pack_b();
-        if (!run(id, o.problem, nullptr, 0)) fail("did not run", c, id);
+        if (!run_anew(o, id)) fail("is not taken", c, id);
         return o.d.bytes;
       };
       const std::vector<unsigned char> direct = result(101);

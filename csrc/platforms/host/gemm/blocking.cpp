@@ -22,6 +22,7 @@ constexpr double outer_reads = 0.004;           // cycles a byte of a panel that
 constexpr double conflict_cycles = 0.12;        // cycles a byte of a result that is pushed out while it is written
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
+// That of packed products and few_lines_cycles were measured on a Xeon only.
 constexpr double entry_cycles = 150, packed_entry_cycles = 370;  // around a product of the tiled families
 constexpr double usual_chain = 4;                                // from one sum to the next
 constexpr double few_lines_cycles = 50;                          // around the sums of lines that are read side by side
