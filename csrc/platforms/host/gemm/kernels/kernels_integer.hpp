@@ -183,6 +183,43 @@ ROCPY_INLINE void join_whole_rows(const int8_t *from, int64_t x_stride, VecI (&j
 }
 #endif
 
+// The groups of a panel's columns, two vectors, out of whole rows.
+#if defined(__AVX512VNNI__)
+ROCPY_INLINE void join_panel(const int8_t *from, int64_t x_stride, VecI (&joined)[2]) {
+  // Rows 0 and 1 are interleaved in the lower half, 2 and 3 in the upper one; words of both halves are a group.
+  const auto two_rows = [&](int64_t row) {
+    return _mm512_maskz_inserti64x4(0xff, _mm512_zextsi256_si512(load_bits<__m256i>(from + row * x_stride)),
+                                    load_bits<__m256i>(from + (row + 2) * x_stride), 1);
+  };
+  const __m512i even = two_rows(0), odd = two_rows(1);
+  const __m512i low = _mm512_unpacklo_epi8(even, odd), high = _mm512_unpackhi_epi8(even, odd);
+  alignas(64) static constexpr uint16_t first[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                     32, 48, 33, 49, 34, 50, 35, 51, 36, 52, 37, 53, 38, 54, 39, 55};
+  const __m512i order = _mm512_load_si512(first), second = _mm512_add_epi16(order, _mm512_set1_epi16(8));
+  joined[0] = cast<VecI>(_mm512_permutex2var_epi16(low, order, high));
+  joined[1] = cast<VecI>(_mm512_permutex2var_epi16(low, second, high));
+}
+#elif defined(__AVXVNNI__)
+ROCPY_INLINE void join_panel(const int8_t *from, int64_t x_stride, VecI (&joined)[2]) {
+  __m128i row[4];
+  ROCPY_UNROLL
+  for (int i = 0; i < 4; i++) row[i] = load_bits<__m128i>(from + i * x_stride);
+  const __m128i low[2] = {_mm_unpacklo_epi8(row[0], row[1]), _mm_unpacklo_epi8(row[2], row[3])};
+  const __m128i high[2] = {_mm_unpackhi_epi8(row[0], row[1]), _mm_unpackhi_epi8(row[2], row[3])};
+  joined[0] = cast<VecI>(_mm256_set_m128i(_mm_unpackhi_epi16(low[0], low[1]), _mm_unpacklo_epi16(low[0], low[1])));
+  joined[1] = cast<VecI>(_mm256_set_m128i(_mm_unpackhi_epi16(high[0], high[1]), _mm_unpacklo_epi16(high[0], high[1])));
+}
+#elif defined(__AVX2__)
+ROCPY_INLINE void join_panel(const int8_t *from, int64_t x_stride, VecI (&joined)[2]) {
+  join_whole_rows(from, x_stride, joined);
+}
+#else
+ROCPY_INLINE void join_panel(const int8_t *from, int64_t x_stride, VecI (&joined)[2]) {
+  constexpr int lanes = vector_lanes<int32_t>;
+  for (int v = 0; v < 2; v++) joined[v] = join_rows(from + v * lanes, x_stride, group_size, lanes);
+}
+#endif
+
 // A vector of groups of neighbours along x, of which `count` elements exist.
 constexpr int group_vector = vector_lanes<int32_t> * group_size;
 ROCPY_INLINE VecI load_groups(const int8_t *from) {
@@ -222,7 +259,15 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
   constexpr int lanes = vector_lanes<int32_t>;
   const int8_t *from = static_cast<const int8_t *>(data);
   if (c_stride == 1 && (count > 1 || x_stride != 1)) {
-    for (int64_t x = 0; x < k; x += group_size, to += to_stride) {
+    int64_t x = 0;
+    if (count == 2 * lanes && width == 2 * lanes) {
+      for (; k - x >= group_size; x += group_size, to += to_stride) {
+        VecI joined[2];
+        join_panel(from + x * x_stride, x_stride, joined);
+        for (int v = 0; v < 2; v++) store(to + v * lanes, cast<VecI>(cast<VecU>(joined[v]) ^ sign_flip<left>));
+      }
+    }
+    for (; x < k; x += group_size, to += to_stride) {
       for (int c = 0; c < width; c += lanes) {
         const int columns = count - c < lanes ? count - c : lanes;
         VecI value{};
