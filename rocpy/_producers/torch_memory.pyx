@@ -3,10 +3,12 @@
 
 import sys
 
+from rocpy._producers.torch_modes import nothing_traces
+
 from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport uint64_t
 
-from rocpy._producers.torch_tensors cimport is_clear, key_offsets, nothing_traces, parameter_type, tensor_type
+from rocpy._producers.torch_tensors cimport is_clear, key_offsets, parameter_type, tensor_type
 
 cdef extern from "torch_memory.hpp" namespace "rocpy" nogil:
     bint find_tensor_offsets(uint64_t impl_offset, uint64_t keys_offset, const uint64_t* impls, const uint64_t* storages,

@@ -21,5 +21,3 @@ cdef int raise_version(object array) except -1
 cdef bint is_clear(object array) noexcept
 # Where the key set of a tensor is found; False where that is not known.
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept
-# Whether nobody records what is done with torch now: what is asked of it here would become part of a graph.
-cdef bint nothing_traces() except -1

@@ -7,6 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
+from rocpy._producers.torch_modes import nothing_traces, state_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
@@ -61,9 +62,16 @@ cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
     bint torch_tensor_is_clear(const void* array)
     void torch_tensor_mark_clear(const void* array)
     void torch_forget_tensor_keys()
+    cppclass ImplWords:
+        pass
+
+    ImplWords torch_words_of(const void* object)
+    bint torch_find_autograd(const ImplWords& before, const ImplWords& after, const void* plain, const void* parameter)
+    bint torch_tensor_without_autograd(const void* array)
     bint torch_key_offsets(uint64_t* impl, uint64_t* keys)
     bint torch_state_is_open()
     bint torch_keys_are_known()
+    bint torch_autograd_is_known()
 
 
 cdef class GetSet:
@@ -164,18 +172,6 @@ cdef bint state_proven():
     return keys.included == plain.included and keys.excluded == plain.excluded
 
 
-cdef bint nothing_traces() except -1:
-    """Whether nobody records what is done with torch now: the questions asked here would become part of a graph."""
-    return not (
-        torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._get_tracing_state() is not None
-        or torch.compiler.is_compiling()
-        or torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0
-    )
-
-
 cdef bint state_sought = False  # whether the thread's dispatch state has been looked for
 
 
@@ -229,8 +225,27 @@ cdef int find_keys() except -1:
         objects[i] = <const void*><PyObject*>sample
         impls[i] = sample._cdata
         keys[i] = told(sample).raw_repr()
-    torch_find_tensor_keys(objects, impls, keys, 5, sizeof(PyObject))
+    if torch_find_tensor_keys(objects, impls, keys, 5, sizeof(PyObject)):
+        find_autograd(objects[0], objects[4])
     return 0
+
+
+cdef int find_autograd(const void* plain, const void* parameter) except -1:
+    cdef ImplWords before, after
+    with torch.inference_mode(False):
+        leaf = torch.zeros(1, device="cpu")
+        before = torch_words_of(<const void*><PyObject*>leaf)
+        leaf.requires_grad_()
+        after = torch_words_of(<const void*><PyObject*>leaf)
+    torch_find_autograd(before, after, plain, parameter)
+    return 0
+
+
+cdef inline bint is_recorded(object array) noexcept:
+    """Whether autograd records what is done with a tensor here; an unknown answer counts as yes."""
+    if not torch_grad_may_be_on() or torch_tensor_without_autograd(<const void*><PyObject*>array):
+        return False
+    return truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0
 
 
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept:
@@ -285,7 +300,7 @@ cdef int parse_plain(object array, Operand* out) except -1:
         return 0
     if operand_of_dltensor(tensor, out) != fault_none:
         return 0
-    if torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+    if is_recorded(array):
         return 0
     if forward_mode_is_on():
         return 0
@@ -319,7 +334,7 @@ cdef int access_of(object array) except -1:
         if not keys_sought:
             seek_keys()
         torch_tensor_mark_clear(<const void*><PyObject*>array)
-    if torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+    if is_recorded(array):
         return 2
     return 1
 
@@ -352,20 +367,6 @@ def route(x, weight, bias=None):
     if forward_mode_is_on():
         return 0
     return 1 if access == 1 else 2
-
-
-cdef object state_reason(object array):
-    """What is active in this thread that must see the product, as text; None where nothing is."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "a torch.func transform (vmap, grad, ...) is active"
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace is recording"
-    device = array.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return f"autocast is on for {device}"
-    return None
 
 
 cdef bint state_harmless(object array):
@@ -472,7 +473,7 @@ cdef int raise_version(object array) except -1:
 
 
 def shortcuts(use=None):
-    """Tell, and for tests choose, whether torch's state and key sets are read directly rather than asked for by torch's functions.
+    """Tell, and for tests choose, whether torch's state and tensors are read directly rather than asked for by torch's functions.
 
     Parameters
     ----------
@@ -482,7 +483,7 @@ def shortcuts(use=None):
     Returns
     -------
     tuple of bool
-        Whether each of the two is in use, from the next tensor on.
+        Whether each of the three is in use, from the next tensor on: the state, key sets, and whether autograd knows a tensor.
     """
     global keys_sought, state_sought
     if use is not None and torch_api != NULL:
@@ -492,4 +493,4 @@ def shortcuts(use=None):
         if use:
             seek_state()
             seek_keys()
-    return torch_state_is_open(), torch_keys_are_known()
+    return torch_state_is_open(), torch_keys_are_known(), torch_autograd_is_known()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """torch tensors as operands: what is taken as it is, what is resolved, what must not be read behind torch's back."""
 
+import copy
 import gc
+import io
 import threading
 
 import numpy as np
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(autouse=True, params=[True, False], ids=["shortcuts", "by torch's functions"])
 def _shortcuts(request):
     describe(torch.zeros(1))
-    assert shortcuts(request.param) == (request.param, request.param)
+    assert shortcuts(request.param) == (request.param,) * 3
     yield
     shortcuts(True)
 
@@ -94,6 +96,92 @@ def test_gradients_are_never_dropped():
         assert describe(x.detach())["copied"] is False
     with torch.no_grad(), torch.enable_grad(), pytest.raises(TorchLayerRequired):
         describe(leaf)
+
+
+def _deep_copy(leaf):
+    return copy.deepcopy(leaf)
+
+
+def _swapped(leaf):
+    plain = torch.zeros(4, 4)
+    torch.utils.swap_tensors(plain, leaf)
+    return plain
+
+
+def _loaded(leaf):
+    file = io.BytesIO()
+    torch.save(leaf, file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def _written_from(leaf):
+    plain = torch.zeros(4, 4)
+    with torch.enable_grad():
+        plain.copy_(leaf)
+    return plain
+
+
+def _on_after_off(leaf):
+    return leaf.requires_grad_(False).requires_grad_(True)
+
+
+def _of_another_thread(leaf):
+    made = []
+    thread = threading.Thread(target=lambda: made.append(leaf.detach().clone().requires_grad_()))
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda leaf: leaf,
+        lambda leaf: leaf.detach().requires_grad_(),
+        lambda leaf: leaf.data.requires_grad_(True),
+        lambda leaf: leaf * 2,
+        lambda leaf: leaf[:2],
+        lambda leaf: leaf.t(),
+        lambda leaf: leaf.view(16)[:4].view(2, 2),
+        lambda leaf: torch.nn.Parameter(leaf.detach()),
+        lambda leaf: torch.nn.Linear(4, 4).weight,
+        _deep_copy,
+        _swapped,
+        _loaded,
+        _written_from,
+        _on_after_off,
+        _of_another_thread,
+    ],
+)
+def test_every_way_to_require_a_gradient_is_noticed(made):
+    array = made(torch.randn(4, 4, requires_grad=True))
+    assert array.requires_grad
+    with pytest.raises(TorchLayerRequired, match="requires grad"):
+        describe(array)
+    with torch.no_grad():
+        assert describe(array)["data"] == array.data_ptr()
+    with pytest.raises(TorchLayerRequired, match="requires grad"):
+        describe(array)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda leaf: leaf.detach(),
+        lambda leaf: leaf.data,
+        lambda leaf: leaf.requires_grad_(False),
+        lambda leaf: torch.nn.Parameter(leaf.detach(), requires_grad=False),
+        lambda leaf: torch.no_grad()(lambda: leaf * 2)(),
+        lambda leaf: torch.zeros(4, 4).copy_(leaf.detach()),
+    ],
+)
+def test_what_requires_no_gradient_goes_in(made):
+    array = made(torch.randn(4, 4, requires_grad=True))
+    assert not array.requires_grad
+    assert describe(array)["data"] == array.data_ptr()
+    with pytest.raises(TorchLayerRequired, match="requires grad"):
+        describe(array.requires_grad_(True))
 
 
 def test_lazy_negation_and_conjugation_are_resolved():

@@ -73,7 +73,7 @@ AFTER = """
     with torch.no_grad():
         for _ in range(3):
             rocpy.matmul(a, torch.randn(4, 5))
-    assert torch_tensors.shortcuts() == (True, True), torch_tensors.shortcuts()
+    assert torch_tensors.shortcuts() == (True,) * 3, torch_tensors.shortcuts()
 """
 
 

@@ -93,6 +93,7 @@ struct TensorKeys {
   uint64_t keys_offset = 0;  // in TensorImpl; 0: not found
   uint64_t clear[4] = {};    // key sets that a full check found to be plain
   int count = 0;
+  uint64_t autograd_offset = 0;  // in TensorImpl, of the pointer to what autograd holds about it; 0: not found
 };
 
 inline TensorKeys &torch_tensor_keys() {
@@ -103,6 +104,7 @@ inline TensorKeys &torch_tensor_keys() {
 inline void torch_forget_tensor_keys() { torch_tensor_keys() = TensorKeys{}; }
 
 inline bool torch_keys_are_known() { return torch_tensor_keys().keys_offset != 0; }
+inline bool torch_autograd_is_known() { return torch_tensor_keys().autograd_offset != 0; }
 
 // Where the key set is: in the Python object the offset of TensorImpl, and in that of the set. False: not known.
 inline bool torch_key_offsets(uint64_t *impl, uint64_t *keys) {
@@ -139,9 +141,46 @@ inline bool torch_find_tensor_keys(const void *const *objects, const uint64_t *i
   return false;
 }
 
-inline uint64_t torch_keys_of(const void *object) {
-  const TensorKeys &known = torch_tensor_keys();
-  return word_at(reinterpret_cast<const void *>(word_at(object, known.impl_offset)), known.keys_offset);
+inline uint64_t torch_impl_word(const void *object, uint64_t offset) {
+  return word_at(reinterpret_cast<const void *>(word_at(object, torch_tensor_keys().impl_offset)), offset);
+}
+
+inline uint64_t torch_keys_of(const void *object) { return torch_impl_word(object, torch_tensor_keys().keys_offset); }
+
+// A tensor's words before its key set.
+struct ImplWords {
+  uint64_t words[largest_keys_offset / 8] = {};
+};
+
+inline ImplWords torch_words_of(const void *object) {
+  ImplWords result;
+  for (uint64_t offset = 0; offset < torch_tensor_keys().keys_offset; offset += 8) {
+    result.words[offset / 8] = torch_impl_word(object, offset);
+  }
+  return result;
+}
+
+// Whether a tensor cannot require a gradient. False where that is not known.
+inline bool torch_tensor_without_autograd(const void *object) {
+  const uint64_t offset = torch_tensor_keys().autograd_offset;
+  return offset != 0 && torch_impl_word(object, offset) == 0;
+}
+
+// Finds the pointer to what autograd holds about a tensor, which TensorImpl.h says is null where that is nothing: the
+// one word that changed when a tensor was made to require a gradient, and was 0 before. It must tell a plain tensor
+// from a parameter.
+inline bool torch_find_autograd(const ImplWords &before, const ImplWords &after, const void *plain,
+                                const void *parameter) {
+  TensorKeys &known = torch_tensor_keys();
+  uint64_t found = 0;
+  for (uint64_t offset = 0; offset < known.keys_offset; offset += 8) {
+    if (before.words[offset / 8] == after.words[offset / 8]) continue;
+    if (found != 0 || offset == 0 || before.words[offset / 8] != 0) return false;
+    found = offset;
+  }
+  known.autograd_offset = found;
+  if (!torch_tensor_without_autograd(plain) || torch_tensor_without_autograd(parameter)) known.autograd_offset = 0;
+  return known.autograd_offset != 0;
 }
 
 inline bool torch_tensor_is_clear(const void *object) {
