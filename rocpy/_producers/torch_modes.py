@@ -10,7 +10,7 @@ __all__ = ["nothing_traces", "state_reason"]
 
 
 def nothing_traces() -> bool:
-    """Return whether nobody records what is done with torch now: the questions asked here would become part of a graph."""
+    """Return whether nobody records what is done with torch now: the questions asked would become part of a graph."""
     torch = sys.modules["torch"]
     return not (
         torch._C._len_torch_dispatch_stack() > 0

@@ -241,11 +241,14 @@ cdef int find_autograd(const void* plain, const void* parameter) except -1:
     return 0
 
 
+cdef inline bint is_known_to_autograd(object array) noexcept:
+    """Whether a tensor may require a gradient or carry a tangent."""
+    return not torch_tensor_without_autograd(<const void*><PyObject*>array)
+
+
 cdef inline bint is_recorded(object array) noexcept:
-    """Whether autograd records what is done with a tensor here; an unknown answer counts as yes."""
-    if not torch_grad_may_be_on() or torch_tensor_without_autograd(<const void*><PyObject*>array):
-        return False
-    return truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0
+    """Whether autograd records what is done with such a tensor here; an unknown answer counts as yes."""
+    return torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0
 
 
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept:
@@ -300,9 +303,7 @@ cdef int parse_plain(object array, Operand* out) except -1:
         return 0
     if operand_of_dltensor(tensor, out) != fault_none:
         return 0
-    if is_recorded(array):
-        return 0
-    if forward_mode_is_on():
+    if is_known_to_autograd(array) and (is_recorded(array) or forward_mode_is_on()):
         return 0
     if not known:
         if truth(is_neg.call_on(array)) != 0:
@@ -334,7 +335,7 @@ cdef int access_of(object array) except -1:
         if not keys_sought:
             seek_keys()
         torch_tensor_mark_clear(<const void*><PyObject*>array)
-    if is_recorded(array):
+    if is_known_to_autograd(array) and is_recorded(array):
         return 2
     return 1
 
