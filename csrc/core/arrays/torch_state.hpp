@@ -172,13 +172,13 @@ inline bool torch_tensor_without_autograd(const void *object) {
 inline bool torch_find_autograd(const ImplWords &before, const ImplWords &after, const void *plain,
                                 const void *parameter) {
   TensorKeys &known = torch_tensor_keys();
-  uint64_t place = 0;
+  uint64_t changed = 0;
   for (uint64_t offset = 0; offset < known.keys_offset; offset += 8) {
     if (before.words[offset / 8] == after.words[offset / 8]) continue;
-    if (place != 0 || offset == 0 || before.words[offset / 8] != 0) return false;
-    place = offset;
+    if (changed != 0 || offset == 0 || before.words[offset / 8] != 0) return false;
+    changed = offset;
   }
-  known.autograd_offset = place;
+  known.autograd_offset = changed;
   if (!torch_tensor_without_autograd(plain) || torch_tensor_without_autograd(parameter)) known.autograd_offset = 0;
   return known.autograd_offset != 0;
 }
