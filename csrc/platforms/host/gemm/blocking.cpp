@@ -311,6 +311,17 @@ int64_t panels_side_by_side(const Problem &p, int64_t rows) {
   return panels_side_by_side_of<float>(p, rows);
 }
 
+// Chunks of columns, at least `least` and at most twice as many, with which the threads get the most even shares of the
+// tasks.
+int64_t shared_evenly(int64_t least, int64_t most, int64_t alike, int64_t threads) {
+  const auto idle = [&](int64_t chunks) { return round_up(alike * chunks, threads) - alike * chunks; };
+  int64_t best = least;
+  for (int64_t chunks = least + 1; chunks <= smaller(most, 2 * least); chunks++) {
+    if (idle(chunks) * best < idle(best) * chunks) best = chunks;
+  }
+  return best;
+}
+
 // Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows
 // of a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
 bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
@@ -346,11 +357,13 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
   // A large product is cut into enough tasks for several threads, a small one is not.
   const bool cut = threads != 1 && !is_small(p);
-  const int64_t wanted = cut ? tasks_of_threads : 1, alike = larger(1, blocks.blocks * p.batch);
+  const int64_t enough = threads > 1 ? smaller(tasks_of_threads, tasks_of_each_thread * threads) : tasks_of_threads;
+  const int64_t wanted = cut ? enough : 1, alike = larger(1, blocks.blocks * p.batch);
   if (alike * chunks < wanted) {
     const int64_t narrow = larger(1, blocks.panels / 8);
     chunks = larger(chunks, smaller(narrow, divide_up(wanted, alike)));
   }
+  if (cut && threads > 1) chunks = shared_evenly(chunks, larger(chunks, blocks.panels / 8), alike, threads);
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
