@@ -21,3 +21,5 @@ cdef int raise_version(object array) except -1
 cdef bint is_clear(object array) noexcept
 # Where the key set of a tensor is found; False where that is not known.
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept
+# Whether autograd records here what is done with an array: a tensor that requires a gradient, with grad mode on.
+cdef bint is_recorded_here(object array) noexcept

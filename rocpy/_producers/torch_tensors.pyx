@@ -214,13 +214,8 @@ cdef int find_keys() except -1:
     if told is None or torch.Tensor.__basicsize__ < sizeof(PyObject) + 8:
         return 0
     plain = torch.zeros(1, device="cpu")
-    samples = (
-        plain,
-        torch._neg_view(plain),
-        torch.zeros(1, dtype=torch.complex64, device="cpu").conj(),
-        torch.zeros(1, device="meta"),
-        torch.nn.Parameter(plain),
-    )
+    conjugated = torch.zeros(1, dtype=torch.complex64, device="cpu").conj()
+    samples = (plain, torch._neg_view(plain), conjugated, torch.zeros(1, device="meta"), torch.nn.Parameter(plain))
     for i, sample in enumerate(samples):
         objects[i] = <const void*><PyObject*>sample
         impls[i] = sample._cdata
@@ -241,6 +236,10 @@ cdef int find_autograd(const void* plain, const void* parameter) except -1:
     return 0
 
 
+cdef inline bint has_plain_type(object array) noexcept:
+    return tensor_type != NULL and (<void*>Py_TYPE(array) == tensor_type or <void*>Py_TYPE(array) == parameter_type)
+
+
 cdef inline bint is_known_to_autograd(object array) noexcept:
     """Whether a tensor may require a gradient or carry a tangent."""
     return not torch_tensor_without_autograd(<const void*><PyObject*>array)
@@ -249,6 +248,10 @@ cdef inline bint is_known_to_autograd(object array) noexcept:
 cdef inline bint is_recorded(object array) noexcept:
     """Whether autograd records what is done with such a tensor here; an unknown answer counts as yes."""
     return torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0
+
+
+cdef bint is_recorded_here(object array) noexcept:
+    return has_plain_type(array) and is_known_to_autograd(array) and is_recorded(array)
 
 
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept:
@@ -321,9 +324,8 @@ cdef int parse_plain(object array, Operand* out) except -1:
 
 cdef int access_of(object array) except -1:
     """0: torch's dispatcher must see this tensor; 1: its memory may be used; 2: that too, but the use must be recorded."""
-    cdef void* cls = <void*>Py_TYPE(array)
-    if (cls != tensor_type and cls != parameter_type) or cls == NULL:
-        if not learn(type(array)) or (<void*>Py_TYPE(array) != tensor_type and <void*>Py_TYPE(array) != parameter_type):
+    if not has_plain_type(array):
+        if not learn(type(array)) or not has_plain_type(array):
             return 0
     if not torch_state_is_clear() and not state_harmless(array):
         return 0
@@ -387,7 +389,7 @@ cdef object dispatch_reason(object array):
     if not learn(cls):
         return None
     functorch = torch._C._functorch
-    if <void*>cls != tensor_type and <void*>cls != parameter_type:
+    if not has_plain_type(array):
         return f"it is a {cls.__module__}.{cls.__qualname__}, a subclass of torch.Tensor"
     if functorch.is_functorch_wrapped_tensor(array):
         return "it is wrapped by a torch.func transform (vmap, grad, ...)"

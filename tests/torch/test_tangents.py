@@ -7,6 +7,8 @@ import torch
 from torch.autograd import forward_ad
 
 import rocpy
+import rocpy.epilogues
+import rocpy.torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, in make_dual
 
@@ -44,6 +46,74 @@ def test_a_planned_product_refuses_a_tangent(x):
             rocpy.Matmul(dual, x)
         with rocpy.Matmul(x, x) as mm, pytest.raises(rocpy.UnsupportedError, match="tangent"):
             mm.reset_operands(a=dual)
+
+
+def _by_dual_level(product, x):
+    with forward_ad.dual_level():
+        return torch.func.grad(lambda z: product(z).sum())(forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+def _by_vjp(product, x):
+    with forward_ad.dual_level():
+        return torch.func.vjp(product, forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+def _by_vmap(product, x):
+    with forward_ad.dual_level():
+        rows = forward_ad.make_dual(torch.stack([x, x]), torch.ones(2, 3, 3))
+        return torch.func.vmap(product)(rows)
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda f, x: torch.func.jvp(f, (x,), (x,)),
+        lambda f, x: torch.func.jvp(torch.func.grad(lambda z: f(z).pow(2).sum()), (x,), (x,)),
+        lambda f, x: torch.func.jacfwd(torch.func.grad(lambda z: f(z).sin().sum()))(x),
+        lambda f, x: torch.func.hessian(lambda z: f(z).pow(2).sum())(x),
+        lambda f, x: torch.func.vmap(lambda z: torch.func.jvp(f, (z,), (z,))[1])(torch.stack([x, x])),
+        lambda f, x: torch.func.jvp(torch.func.vmap(f), (torch.stack([x, x]),), (torch.ones(2, 3, 3),)),
+        _by_dual_level,
+        _by_vjp,
+        _by_vmap,
+    ],
+    ids=[
+        "jvp",
+        "of grad",
+        "jacfwd of grad",
+        "hessian",
+        "in vmap",
+        "of vmap",
+        "dual in grad",
+        "dual in vjp",
+        "dual vmap",
+    ],
+)
+@pytest.mark.parametrize("name", ["matmul", "torch matmul", "linear", "mlp", "epilogue"])
+def test_a_tangent_below_other_transforms_is_refused(x, name, transformed):
+    epilogue = rocpy.epilogues.epilogue(lambda acc, scale: acc * scale)
+    mlp = rocpy.torch.MLP(3, 4, activation="gelu")
+    product = {
+        "matmul": lambda z: rocpy.matmul(z, x),
+        "torch matmul": lambda z: rocpy.torch.matmul(z, x),
+        "linear": lambda z: rocpy.torch.linear(z, x),
+        "mlp": mlp,
+        "epilogue": lambda z: rocpy.matmul(z, x, epilogue=epilogue, epilogue_inputs={"scale": x[0]}),
+    }[name]
+    with pytest.raises(rocpy.UnsupportedError, match="tangent"):
+        transformed(product, x)
+
+
+@pytest.mark.parametrize("product", [rocpy.matmul, lambda a, b: rocpy.torch.linear(a, b.T)], ids=["matmul", "linear"])
+def test_what_has_no_tangent_is_transformed_beside_one(x, product):
+    def gradient(multiply):
+        return torch.func.grad(lambda z: multiply(z, x).pow(2).sum())(x)
+
+    def beside(multiply):
+        return torch.func.jvp(lambda y: gradient(multiply).sum() * y.sum(), (x,), (x,))
+
+    for found, wanted in zip(beside(product), beside(torch.matmul), strict=True):
+        torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["alpha", "beta"])

@@ -94,13 +94,6 @@ cdef class Weight(WeightOperand):
         _core.ensure()
         self.reading, self.process = reentrant_lock(), os.getpid()
         first = read_weight(w, bias, scale, layout)
-        cdef Operand b
-        if bias is not None:
-            _operand.parse(bias, "bias", &b)
-            if b.ndim != 1 or b.shape[0] != first.operand.shape[1]:
-                shape = tuple([b.shape[i] for i in range(b.ndim)])
-                raise InvalidProblemError(
-                    f"bias: got shape {shape}, expected length N = {first.operand.shape[1]}, the columns of w")
         self.layout, self.source, self.origin, self.scale = layout, w, bias, scale
         self.shape, self.dtype = first.shape, array_type_of_hip(first.operand.type).name.decode()
         self.published = first

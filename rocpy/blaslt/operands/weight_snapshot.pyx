@@ -18,6 +18,7 @@ from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status, c_has
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
+from rocpy._producers.torch_tensors cimport is_recorded_here
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._context cimport StreamContext, borrow_context, release_context
@@ -129,6 +130,9 @@ cdef class WeightSnapshot(WeightOperand):
             return True
         if self.of_torch and self.epoch != _epoch.load():
             return True
+        # Reading it again says why that is refused.
+        if self.of_torch and (is_recorded_here(self.source) or is_recorded_here(self.bias)):
+            return True
         if self.version is not None and version_of(self.source) != self.version:
             return True
         return self.scale_version is not None and version_of(self.scale) != self.scale_version
@@ -187,11 +191,22 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
         snapshot.factors = private_copy(scale)
     if _staging.has_own_memory():
         snapshot.factors = _staging.upload_scale(snapshot.factors, "scale_b")
+    if bias is not None:
+        check_bias(bias, snapshot.operand.shape[1])
     snapshot.bias = private_copy(bias)
     snapshot.checksum = checksum_of(snapshot, bias)
     snapshot.device = device_of(&snapshot.operand)
     snapshot.generation = _device.generation_of(snapshot.device)
     return snapshot
+
+
+cdef int check_bias(object bias, int64_t columns) except -1:
+    cdef Operand seen
+    _operand.parse(bias, "bias", &seen)
+    if seen.ndim != 1 or seen.shape[0] != columns:
+        shape = tuple([seen.shape[i] for i in range(seen.ndim)])
+        raise InvalidProblemError(f"bias: got shape {shape}, expected length N = {columns}, the columns of w")
+    return 0
 
 
 cdef object memory_of(object array):

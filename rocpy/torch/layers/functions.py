@@ -29,6 +29,7 @@ from rocpy.torch.operators.kernels import computes_products_itself, has_layer_sh
 from rocpy.torch.operators.products import composed_activation
 from rocpy.torch.operators.shapes import check_layer_input
 from rocpy.torch.operators.sharding import register_for
+from rocpy.torch.operators.tangents import refuse_tangents
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
@@ -59,6 +60,7 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
         return activation.function(y) if activation.saves else y
     if not _is_compiling():
         register_for((x, weight))
+        refuse_tangents(input=x, weight=weight, bias=bias)
     return linear_layer.linear(x, weight, bias, activation.name)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.fx import Proxy
 
 from rocpy import dtypes
@@ -28,6 +27,7 @@ from rocpy.torch.operators.below import refuse_inside
 from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue
 from rocpy.torch.operators.products import product, product_extra
 from rocpy.torch.operators.sharding import register_for
+from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["dispatch", "dispatched_grouped", "dispatched_matmul"]
 
@@ -48,18 +48,6 @@ def _check_tensor(x: Any, name: str) -> None:
             f"{name}: got {type(x).__name__} together with torch tensors that need autograd, a transform or a "
             "compiler; pass a torch tensor"
         )
-
-
-def _refuse_tangents(**operands: Any) -> None:
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
-        return
-    for name, operand in operands.items():
-        if isinstance(operand, Tensor) and forward_ad.unpack_dual(operand).tangent is not None:
-            raise UnsupportedError(
-                f"{name}: it carries a forward-mode tangent, which the fused product does not propagate; use torch's "
-                f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
-                "needed"
-            )
 
 
 def _sole(aux: dict[str, Any]) -> Any:
@@ -104,6 +92,7 @@ def _dispatched_custom(
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
     _check_tensor(c, "c")
+    refuse_tangents(a=a, b=b, c=c, **inputs)
     settings["dtype"] = _dtype(settings["dtype"])
     if options is None:
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
@@ -153,7 +142,7 @@ def dispatched_matmul(
     aux = _sole(aux) if isinstance(aux, dict) else aux
     for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
         _check_tensor(operand, name)
-    _refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
+    refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
     if c is None and beta is not None and beta != 0:
@@ -211,7 +200,7 @@ def dispatched_grouped(
         return [pair[0] for pair in results], {name: [pair[1][name] for pair in results]}
     for operand, name in ((a, "a"), (b, "b"), (bias, "bias")):
         _check_tensor(operand, name)
-    _refuse_tangents(a=a, b=b, bias=bias)
+    refuse_tangents(a=a, b=b, bias=bias)
     operands = (a, b, offsets, groups, row.name, bias)
     settings = {"clamp": clamp, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
     if options is None:
