@@ -7,9 +7,7 @@ import warnings
 cimport cython
 
 from rocpy cimport _core
-from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
-from rocpy._operand cimport Operand
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -92,7 +93,9 @@ def _dispatched_custom(
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
     _check_tensor(c, "c")
-    refuse_tangents(a=a, b=b, c=c, **inputs)
+    refuse_tangents(a=a, b=b, c=c)
+    if isinstance(inputs, Mapping):
+        refuse_tangents(**{str(name): value for name, value in inputs.items()})
     settings["dtype"] = _dtype(settings["dtype"])
     if options is None:
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)

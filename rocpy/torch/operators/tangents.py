@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tangents of forward-mode differentiation, which rocpy's products do not propagate: where they are, and the refusal."""
+"""Tangents of forward-mode differentiation, which rocpy's products do not propagate: the search and the refusal."""
 
 from __future__ import annotations
 
