@@ -57,6 +57,8 @@ cdef class Weight(WeightOperand):
         If ``w`` is not an array.
     InvalidProblemError
         If it does not have two axes, or the bias is not of length N.
+    UnsupportedError
+        If a tensor requires a gradient and grad mode is on, here or in a product later: pass its ``.detach()``.
 
     Notes
     -----
