@@ -131,7 +131,7 @@ cdef class WeightSnapshot(WeightOperand):
         if self.of_torch and self.epoch != _epoch.load():
             return True
         # Reading it again says why that is refused.
-        if self.of_torch and (is_recorded_here(self.source) or is_recorded_here(self.bias)):
+        if is_recorded_here(self.source) or is_recorded_here(self.bias):
             return True
         if self.version is not None and version_of(self.source) != self.version:
             return True

@@ -76,6 +76,8 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
 
 
 def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
+    # Of this level alone: while torch runs a transform, the levels below it cannot be asked. rocpy's own functions ask
+    # all of them before (tangents.py).
     for x in operands:
         if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
             raise UnsupportedError(

@@ -22,7 +22,7 @@ def refuse_tangents(**operands: Any) -> None:
     UnsupportedError
         One of them carries a tangent, at whatever level of torch.func's transforms.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return
     for name, operand in operands.items():
         if isinstance(operand, torch.Tensor) and _carries_tangent(operand):
@@ -39,8 +39,6 @@ def _carries_tangent(x: Any) -> bool:
     A transform sees its own level alone: inside ``grad`` the tangent that ``jvp`` has put on its operand is hidden in
     the wrapper, so that levels are left one after the other.
     """
-    if forward_ad._current_level < 0:
-        return False
     functorch = torch._C._functorch
     top = functorch.peek_interpreter_stack()
     if top is None:

@@ -311,8 +311,8 @@ int64_t panels_side_by_side(const Problem &p, int64_t rows) {
   return panels_side_by_side_of<float>(p, rows);
 }
 
-// Chunks of columns, at least `least` and at most twice as many, with which the threads get the most even shares of the
-// tasks.
+// Chunks of columns with which the threads get the most even shares of the tasks: at least `least`, and not beyond
+// twice as many or `most`.
 int64_t shared_evenly(int64_t least, int64_t most, int64_t alike, int64_t threads) {
   const auto idle = [&](int64_t chunks) { return round_up(alike * chunks, threads) - alike * chunks; };
   int64_t best = least;
@@ -359,11 +359,9 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   const bool cut = threads != 1 && !is_small(p);
   const int64_t enough = threads > 1 ? smaller(tasks_of_threads, tasks_of_each_thread * threads) : tasks_of_threads;
   const int64_t wanted = cut ? enough : 1, alike = larger(1, blocks.blocks * p.batch);
-  if (alike * chunks < wanted) {
-    const int64_t narrow = larger(1, blocks.panels / 8);
-    chunks = larger(chunks, smaller(narrow, divide_up(wanted, alike)));
-  }
-  if (cut && threads > 1) chunks = shared_evenly(chunks, larger(chunks, blocks.panels / 8), alike, threads);
+  const int64_t most_chunks = larger(1, blocks.panels / 8);
+  if (alike * chunks < wanted) chunks = larger(chunks, smaller(most_chunks, divide_up(wanted, alike)));
+  if (cut && threads > 1) chunks = shared_evenly(chunks, most_chunks, alike, threads);
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);

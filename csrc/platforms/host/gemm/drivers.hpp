@@ -120,7 +120,7 @@ inline bool low_tiles(const Problem &p) {
 inline bool is_small(const Problem &p) {
   return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
 }
-// Tasks that several threads find enough to share, and that two or three do: more would copy operands more often.
+// Tasks that threads find enough to share: of two threads so many for each, since more copy operands more often.
 constexpr int64_t tasks_of_threads = 12, tasks_of_each_thread = 4;
 
 // Factors that belong to the epilogue.
