@@ -3,6 +3,7 @@
 
 import importlib
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,9 +54,25 @@ def _bias():
     return weight, bias
 
 
+def _bias_beside_numpy():
+    bias = torch.zeros(3)
+    weight = rocpy.Weight(np.ones((5, 3), np.float32), bias=bias)
+    bias.requires_grad_()
+    return weight, bias
+
+
 @pytest.mark.parametrize("layer", ["without the layer", "with it"])
 @pytest.mark.parametrize(
-    "made", [_toggled, _parameter, _parameter_in_inference_mode, _view_of_what_was_toggled, _swapped, _bias]
+    "made",
+    [
+        _toggled,
+        _parameter,
+        _parameter_in_inference_mode,
+        _view_of_what_was_toggled,
+        _swapped,
+        _bias,
+        _bias_beside_numpy,
+    ],
 )
 def test_a_gradient_is_refused_where_autograd_records(made, layer):
     if layer == "with it":
@@ -64,7 +81,7 @@ def test_a_gradient_is_refused_where_autograd_records(made, layer):
     assert recorded.requires_grad
     for _ in range(2):
         with pytest.raises(rocpy.UnsupportedError, match="requires grad"):
-            rocpy.matmul(A, weight, epilogue="bias" if made is _bias else None)
+            rocpy.matmul(A, weight, epilogue="bias" if made in (_bias, _bias_beside_numpy) else None)
     with torch.no_grad():
         torch.testing.assert_close(rocpy.matmul(A, weight), torch.full((4, 3), 5.0))
     with torch.inference_mode():
