@@ -51,6 +51,8 @@ cdef class MemoryRecord:
 # The record of an array; None for one of a producer that keeps the memory that it lent.
 cdef MemoryRecord record_of(object array, str name)
 cpdef bint any_moved(tuple records) except -1
+# Refuses tensors whose product torch would have to record now.
+cpdef int refuse_gradients(tuple records) except -1
 # What keeps an array's memory where it is until it is dropped, even if the array is given other memory meanwhile.
 cdef object pinned_memory(object array)
 cdef tuple pinned_memories(object arrays)

@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from rocpy._dlpack cimport DLTensor, max_dims
 from rocpy._producers.torch_memory cimport read_words, words_hold
-from rocpy._producers.torch_tensors cimport is_clear, learn, torch_api
+from rocpy._producers.torch_tensors cimport is_clear, learn, refuse_recorded, torch_api
 
 from rocpy.errors import InvalidOperandError
 
@@ -204,6 +204,20 @@ cpdef bint any_moved(tuple records) except -1:
     for record in records:
         moved = (<MemoryRecord>record).has_moved() or moved
     return moved
+
+
+cpdef int refuse_gradients(tuple records) except -1:
+    """Refuse tensors whose product torch would have to record now.
+
+    Raises
+    ------
+    UnsupportedError
+        A tensor requires a gradient with grad mode on or carries a tangent, or torch is tracing.
+    """
+    for record in records:
+        if (<MemoryRecord>record).kind == of_torch:
+            refuse_recorded((<MemoryRecord>record).array, (<MemoryRecord>record).name)
+    return 0
 
 
 cdef object pinned_memory(object array):

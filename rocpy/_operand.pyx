@@ -16,7 +16,7 @@ from rocpy._producers.foreign_arrays cimport parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
 from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact
 from rocpy._producers.torch_tensors cimport (
-    check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated,
+    check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api,
 )
 from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
 from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
@@ -81,6 +81,14 @@ cdef bint parse_plainly(object array, Operand* out) except -1:
     if cnp.PyArray_CheckExact(array):
         return parse_ndarray(array, out)
     return is_plain_torch(array) and parse_plain(array, out)
+
+
+cdef object unconjugated(object array):
+    """The memory of a lazily conjugated tensor as a tensor; None where something else is special about it."""
+    if not array.is_conj() or array.is_neg() or dispatch_reason(array) is not None:
+        return None
+    with sys.modules["torch"].no_grad():
+        return array.conj()
 
 
 cdef object parse_lazy(object array, str name, Operand* out):

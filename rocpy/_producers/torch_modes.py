@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What is active in this thread that torch's dispatcher has to know of: transforms, modes, tracing and autocast."""
+"""Why torch's dispatcher has to know of a product: what is active in this thread, and what autograd has of a tensor."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-__all__ = ["nothing_traces", "state_reason"]
+__all__ = ["gradient_reason", "nothing_traces", "recording_reason", "state_reason"]
 
 
 def nothing_traces() -> bool:
@@ -22,16 +22,33 @@ def nothing_traces() -> bool:
     )
 
 
+def recording_reason() -> str | None:
+    """Return what is active that records what is done, to do it again with other tensors; ``None`` where nothing does."""
+    torch = sys.modules["torch"]
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0:
+        return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace is recording"
+    return None
+
+
 def state_reason(array: Any) -> str | None:
     """Return what is active that must see a product of the tensor; ``None`` where nothing is."""
     torch = sys.modules["torch"]
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a torch.func transform (vmap, grad, ...) is active"
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace is recording"
     device = array.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    reason = recording_reason()
+    if reason is None and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return f"autocast is on for {device}"
+    return reason
+
+
+def gradient_reason(array: Any) -> str | None:
+    """Return what autograd would have to know of a product of the tensor; ``None`` where it need not."""
+    torch = sys.modules["torch"]
+    if array.requires_grad and torch.is_grad_enabled():
+        return "it requires grad and grad mode is on"
+    if torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
+        return "it carries a forward-mode tangent"
     return None

@@ -13,8 +13,8 @@ cdef const DLPackExchangeAPI* torch_api
 cdef bint learn(object cls) except -1
 cdef int parse_plain(object array, Operand* out) except -1
 cdef object parse_other(object array, str name, Operand* out)
-cdef object unconjugated(object array)
 cdef object dispatch_reason(object array)
+cdef int refuse_recorded(object array, str name) except -1
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1
 # Whether a tensor's set of dispatch keys is one in which nothing special was found: neither conjugated nor negated lazily.

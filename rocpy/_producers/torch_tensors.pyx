@@ -7,7 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
-from rocpy._producers.torch_modes import nothing_traces, state_reason
+from rocpy._producers.torch_modes import gradient_reason, nothing_traces, recording_reason, state_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
@@ -400,19 +400,19 @@ cdef object dispatch_reason(object array):
         return reason
     if array.is_meta:
         return "it is a meta tensor, which has no memory"
-    if array.requires_grad and torch.is_grad_enabled():
-        return "it requires grad and grad mode is on"
-    if forward_mode_is_on() and torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
-        return "it carries a forward-mode tangent"
-    return None
+    return gradient_reason(array)
 
 
-cdef object unconjugated(object array):
-    """The memory of a lazily conjugated tensor as a tensor; None where something else is special about it."""
-    if not array.is_conj() or array.is_neg() or dispatch_reason(array) is not None:
-        return None
-    with torch.no_grad():
-        return array.conj()
+cdef int refuse_recorded(object array, str name) except -1:
+    """Refuse a tensor that was read before, where a product of it would now be recorded by something that does not see it."""
+    if (torch_state_is_clear() or state_harmless(array)) and not (
+            is_known_to_autograd(array) and (is_recorded(array) or forward_mode_is_on())):
+        return 0
+    # Autocast would not change a product that was planned, and to torch.func's transforms such a product is a constant.
+    reason = recording_reason() or gradient_reason(array)
+    if reason is not None:
+        raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
+    return 0
 
 
 cdef object parse_other(object array, str name, Operand* out):

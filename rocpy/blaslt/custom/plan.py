@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import reentrant_lock
-from rocpy._memory_record import any_moved, records_of
+from rocpy._memory_record import any_moved, records_of, refuse_gradients
 from rocpy._operand import TorchLayerRequired
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.composed.plan import ComposedProduct
@@ -205,6 +205,8 @@ class CustomProduct(PlannedProduct):
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
         if snapshot_of(self.right) is not self.operands["b"]:
             self.reset_operands(b=self.right)  # it was refreshed
+        refuse_gradients(self._plain.records)
+        refuse_gradients(self._records)
         self._plain.read_operands()
         any_moved(self._records)  # refuses those of other shapes
         if not self._strategies:

@@ -106,7 +106,8 @@ cdef class Matmul:
         ClosedError
             After close().
         UnsupportedError
-            If the stream is captured and this execution cannot be part of a graph.
+            If the stream is captured and this execution cannot be part of a graph; if an operand requires a gradient with grad mode
+            on, carries a forward-mode tangent, or torch is tracing.
 
         Notes
         -----

@@ -8,7 +8,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
-from rocpy._memory_record cimport any_moved, pinned_memories
+from rocpy._memory_record cimport any_moved, pinned_memories, refuse_gradients
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
     check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
@@ -120,6 +120,7 @@ cdef class NativeProduct(Planned):
         try:
             if self.weight is not None and self.weight.read() is not self.taken:
                 self.take_operands({"b": self.weight}, None, None, None)
+            refuse_gradients(self.records)
             self.read_again()
             if stream is None:
                 stream = self.stream

@@ -11,7 +11,7 @@ from typing import Any
 
 import rocpy
 from rocpy import dtypes
-from rocpy._memory_record import MemoryRecord, any_moved, records_of
+from rocpy._memory_record import MemoryRecord, any_moved, records_of, refuse_gradients
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
@@ -135,6 +135,7 @@ class Engine:
         copied = any(name.endswith("_aux") for name in self._inputs)
         copied = copied or self._copies or self.options.block_scaling
         copied = copied or (any(self._specification.conjugate) and self._specification.extents.package != "torch")
+        refuse_gradients(self._records)
         moved = any_moved(self._records)
         if not self._dirty and not copied and not moved:
             return
