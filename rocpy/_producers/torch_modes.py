@@ -23,7 +23,7 @@ def nothing_traces() -> bool:
 
 
 def recording_reason() -> str | None:
-    """Return what is active that records what is done, to do it again with other tensors; ``None`` where nothing does."""
+    """Return what is active that records what is done, to repeat it with other tensors; ``None`` where nothing does."""
     torch = sys.modules["torch"]
     if torch._C._len_torch_dispatch_stack() > 0 or torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0:
         return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
