@@ -112,6 +112,54 @@ void all() {
   }
 }
 
+// Codes of bytes: any, NaN among them; numbers of all sizes, so that sums are rounded; a few that cancel.
+void fill_bytes(Buffer &buffer, Random &random, int content) {
+  for (int64_t g = 0; g < buffer.batch; g++) {
+    for (int64_t i = 0; i < buffer.rows; i++) {
+      for (int64_t j = 0; j < buffer.columns; j++) {
+        const uint64_t bits = random.next(), number = bits & 0xf7;
+        const uint64_t code = content == 0 ? bits : content == 1 ? number | (number == 0x80) : (bits & 0x83) | 0x30;
+        static_cast<uint8_t *>(buffer.data())[buffer.at(g, i, j)] = static_cast<uint8_t>(code);
+      }
+    }
+  }
+}
+
+// Few rows or columns of bytes beside a matrix that is read where it is; sums of dots are cut every 4096 of k.
+void few_bytes() {
+  Random random;
+  const int64_t depths[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 96};
+  const int64_t deep[] = {4095, 4096, 4097, 4112, 4129, 5000, 8192, 8193};
+  for (int turn = 0; turn < 1200; turn++) {
+    Case c;
+    const bool is_deep = turn % 6 < 2;
+    c.m = random.integer(1, 17);
+    c.n = random.integer(1, is_deep ? 30 : turn % 5 ? 140 : 700);
+    c.k = is_deep ? deep[random.integer(0, 7)] : turn % 3 ? random.integer(1, 140) : depths[random.integer(0, 14)];
+    if (turn % 2) std::swap(c.m, c.n);
+    c.batch = turn % 11 ? 1 : 2;
+    c.a = types[random.integer(3, 6)];
+    c.b = types[random.integer(3, 6)];
+    c.d = turn % 4 ? Type::f32 : Type::bf16;
+    c.a_layout = static_cast<Layout>(random.integer(0, 1));
+    c.b_layout = static_cast<Layout>(random.integer(0, 1));
+    c.gap = random.integer(0, 3);
+    c.shift = random.integer(0, 3);
+    if (turn % 8 == 7) c.reduction = Reduction::result_columns;
+    Operands o(c);
+    const int content = is_deep ? 1 : turn % 4;
+    if (content < 3) fill_bytes(o.a, random, content), fill_bytes(o.b, random, content);
+    for (int i = 0; i < algorithm_count(); i++) {
+      const int32_t id = algorithm(i).id;
+      use_kernel_set("avx512_bf16");
+      const std::vector<uint64_t> pairs = result(o, id);
+      use_kernel_set("avx512");
+      if (pairs != result(o, id)) fail("few bytes have other bits, content " + std::to_string(content), c, id);
+      checks += c.m * c.n;
+    }
+  }
+}
+
 // From how many rows on pairs are multiplied.
 void takes_pairs() {
   Case c;
@@ -174,6 +222,7 @@ int main() {
   takes_pairs();
   nothing_to_multiply();
   all();
+  few_bytes();
   printf("pairs: %lld values compared, %d failures\n", static_cast<long long>(checks), failures);
   return failures != 0;
 }

@@ -99,7 +99,7 @@ double copy_cycles(const Matrix &m, bool across, bool along, bool pairs) {
   if (staged(m)) return 12;
   if (!across && !along) return 60;
   if (m.type == Type::i8) return 5;
-  if (pairs) return across ? 10 : 6;
+  if (pairs) return size(m.type) < 2 ? (across ? 14 : 16) : across ? 10 : 6;
   // Bytes are widened. Where vectors are wide, copying them with k adjacent was measured to cost four times as much.
   const double widen = size(m.type) >= 2 ? 0 : across || kernels<float>().tile_columns < 32 ? 3 : 12;
   return widen + (across ? 1.5 : 4);
@@ -194,7 +194,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool low = low_tiles(p) && !far_rows_wait();
   const double entry = low ? 14 + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
   cycles += tiles * panels * (passes * entry + (passes - 1) * between + (low ? costs().around_low_tile : 0));
-  if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
+  // Bytes that are joined to pairs take longer.
+  const bool joined = multiplies_pairs(p) && size(p.a.type) < 2;
+  if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * (joined ? 2.4 : 0.35);
   cycles += 60 * blocks * static_cast<double>(b.chunks);
   // Arithmetic hides the reading of a, unless there is too little of it.
   const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * memory_bytes) - cycles;
@@ -259,8 +261,10 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const bool measured = !dots && lanes * size(p.compute) == 32 && (rows ? p.b.type : p.a.type) == p.compute;
   const double product = !measured ? 0.65 : p.compute == Type::f64 ? 0.47 : 0.57;
   double cycles = vectors * (few * product + 0.6 + widen);
+  const bool pairs = multiplies_byte_pairs(p);
+  if (pairs) cycles = vectors * (dots ? few * 0.75 + 0.6 : few * 0.72 + 1.4 * groups);
   // Wide vectors leave more of the time to reading the large matrix again for the second group of dots.
-  if (dots && few > max_skinny_rows && lanes * size(p.compute) > 32) cycles *= 1.5;
+  if (!pairs && dots && few > max_skinny_rows && lanes * size(p.compute) > 32) cycles *= 1.5;
   const double memory = memory_cycles(bytes, memory_bytes);
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
@@ -268,7 +272,7 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   // Sums come and go for every few lines of the large matrix, however short these are.
   if (wide && many > 1) cycles += few_lines_cycles * k / (group * lines_side_by_side);
   // The lanes of a dot product are added one after the other.
-  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (!dots ? 0.6 : pairs ? 20 : 12);
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 && !dots ? 1.05 : 1));
 }
 

@@ -46,6 +46,11 @@ bool multiplies_pairs(const Problem &p) {
   return p.m > (p.b.type == Type::bf16 ? tile_rows_of(p) : max_thin_rows - 1);
 }
 
+bool multiplies_byte_pairs(const Problem &p) {
+  const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) > element_index(Type::bf16); };
+  return p.compute == Type::f32 && !p.b.packed && taken(p.a) && taken(p.b) && kernel_set().pairs;
+}
+
 int64_t panels_bytes(Type type, int64_t k, int64_t n) {
   return round_up(n, kernels<float>().tile_columns) * k * static_cast<int64_t>(size_of(type));
 }

@@ -7,6 +7,7 @@
 #include "blocking.hpp"
 #include "blocks.hpp"
 #include "drivers.hpp"
+#include "scalar.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -41,7 +42,7 @@ static_assert(scratch_suffices());
 // often.
 template <class T>
 int64_t burst_rows(const Kernels<T> &kernel, const Elements<T> &elements, int64_t few) {
-  if (kernel.group == 1) return elements.burst[few];
+  if (elements.burst[few] > 0) return elements.burst[few];
   return few <= 2 ? lines_side_by_side : 4 * static_cast<int64_t>(kernel.group);
 }
 
@@ -66,10 +67,18 @@ Shape shape_of(const Problem &p) {
 }
 
 template <class T>
+const Kernels<T> &skinny_kernels(const Problem &p) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (multiplies_byte_pairs(p)) return *kernel_set().pairs;
+  }
+  return kernels<T>();
+}
+
+template <class T>
 struct Skinny {
-  const Kernels<T> &kernel = kernels<T>();
   const Problem &p;
   Shape shape = shape_of(p);
+  const Kernels<T> &kernel = skinny_kernels<T>(p);
   bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
   bool dots = shape == Shape::rows_dot || shape == Shape::columns_dot;
   Finish<T> finish = make_finish<T>(p);
@@ -89,7 +98,7 @@ struct Skinny {
     return dots && bits_of(large().type) > 8 ? smaller(most, most_dot_rows) : most;
   }
   int64_t block_lines() const {
-    return kernel.group == 1 && bits_of(large().type) <= 16 ? narrow_dot_block_lines : dot_block_lines;
+    return std::is_same_v<T, float> && bits_of(large().type) <= 16 ? narrow_dot_block_lines : dot_block_lines;
   }
 
   const Matrix &large() const { return rows ? p.b : p.a; }
@@ -102,6 +111,9 @@ struct Skinny {
     const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
     if constexpr (std::is_same_v<T, float>) {
       if (staged(m)) return hold_staged(g, x0, count, held);
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      if (dots && kernel.group > 1) return hold_pairs(g, x0, count, held);
     }
     const Elements<T> &of_few = *kernel.elements[element_index(m.type)];
     const auto pack = of_few.pack_left ? of_few.pack_left : of_few.pack;
@@ -121,6 +133,28 @@ struct Skinny {
       const int group = static_cast<int>(smaller(group_rows, few - i));
       pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group,
            held + i * values_of(count, kernel.group), group);
+    }
+  }
+
+  // The same for dots of pairs, whose words have two numbers that go to the same lane of a sum, one after the other.
+  // They are filled up with 0.
+  void hold_pairs(int64_t g, int64_t x0, int64_t count, float *held) const {
+    const Matrix &m = small();
+    const Elements<float> &elements = *kernels<float>().elements[element_index(m.type)];
+    const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
+    const int64_t lanes = kernel.tile_columns / 2, whole = round_up(count, 4 * lanes);
+    const int width = static_cast<int>(count);
+    alignas(64) float line[held_depth + 64];
+    for (int64_t i = 0; i < few; i++, held += held_stride) {
+      const char *from = offset(m.data, m.type, g * m.batch_stride + i * few_stride + x0 * x_stride);
+      elements.pack(from, few_stride, x_stride, 1, width, width, line, width);
+      for (int64_t x = count; x < whole; x++) line[x] = 0.0f;
+      for (int64_t x = 0; x < whole; x += 2 * lanes) {
+        for (int64_t l = 0; l < lanes; l++) {
+          const uint32_t second = rocpy_host::bits_of(line[x + lanes + l]);
+          held[x / 2 + l] = float_of(rocpy_host::bits_of(line[x + l]) | second >> 16);
+        }
+      }
     }
   }
 
@@ -177,7 +211,9 @@ struct Skinny {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = held_depth * kernel.group, burst = burst_rows(kernel, elements, group_rows);
+    // Every so many of k the results of dots are added up.
+    const int64_t most = held_depth * (dots && std::is_same_v<T, float> ? 1 : kernel.group);
+    const int64_t burst = burst_rows(kernel, elements, group_rows);
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {

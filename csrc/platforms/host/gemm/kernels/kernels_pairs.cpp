@@ -4,23 +4,13 @@
 // and rounded to nearest even each. So sums are those of the other tiles, bit for bit, as long as it meets no subnormal
 // number, which it takes and leaves for zero.
 #include "kernels_epilogue.hpp"
+#include "kernels_pairs_skinny.hpp"
 #include "kernels_tile.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 namespace {
 
 typedef uint16_t VecHalves __attribute__((vector_size(vector_bytes)));
-constexpr int lanes = vector_lanes<float>, pair_lanes = 2 * lanes;
-
-ROCPY_INLINE VecF upper(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) & 0xffff0000u); }
-ROCPY_INLINE VecF lower(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) << 16); }
-
-// sum + the product of the upper halves, then + that of the lower ones.
-template <bool one_by_one>
-ROCPY_INLINE VecF add_pairs(VecF sum, VecF left, VecF right) {
-  if constexpr (one_by_one) return fma(lower(left), lower(right), fma(upper(left), upper(right), sum));
-  return _mm512_dpbf16_ps(sum, cast<__m512bh>(right), cast<__m512bh>(left));
-}
 
 template <bool one_by_one, int rows, int vectors>
 void pair_tile(const TileCall<float> &call) {
@@ -55,78 +45,6 @@ template <bool one_by_one, int vectors, int rows = tile_rows>
 constexpr void fill_pair_tiles(Kernels<float>::Tile *row) {
   row[rows] = pair_tile<one_by_one, rows, vectors>;
   if constexpr (rows > 1) fill_pair_tiles<one_by_one, vectors, rows - 1>(row);
-}
-
-// Where the halves of words come from, an odd one from the first of two rows.
-struct HalfOrder {
-  alignas(64) uint16_t from[2][pair_lanes];
-};
-constexpr HalfOrder make_half_order() {
-  HalfOrder order{};
-  for (int half = 0; half < 2 * pair_lanes; half++) {
-    order.from[half / pair_lanes][half % pair_lanes] = static_cast<uint16_t>(half / 2 + (half % 2 ? 0 : pair_lanes));
-  }
-  return order;
-}
-constexpr HalfOrder half_order = make_half_order();
-
-// Where codes go, so that as_bf16() makes words in order of them: of two rows, or of neighbours in one.
-struct CodeOrder {
-  alignas(64) uint8_t from[2 * pair_lanes];
-};
-constexpr CodeOrder make_code_order(int between_columns, int between_rows) {
-  CodeOrder order{};
-  for (int half = 0; half < 2 * pair_lanes; half++) {
-    const int to = half % pair_lanes / 8 * 16 + half / pair_lanes * 8 + half % 8;
-    order.from[to] = static_cast<uint8_t>(half / 2 * between_columns + (half % 2 ? 0 : between_rows));
-  }
-  return order;
-}
-constexpr CodeOrder order_of_rows = make_code_order(1, pair_lanes), order_of_neighbours = make_code_order(2, 1);
-
-ROCPY_INLINE __mmask32 mask32(int64_t count) {
-  return count >= pair_lanes ? ~__mmask32{} : static_cast<__mmask32>((uint32_t{1} << count) - 1);
-}
-ROCPY_INLINE __m512i load_many(const Bf16 *from, __mmask32 mask) { return _mm512_maskz_loadu_epi16(mask, from); }
-template <class F>
-ROCPY_INLINE __m256i load_many(const Byte<F> *from, __mmask32 mask) {
-  return _mm256_maskz_loadu_epi8(mask, from);
-}
-
-// The words of two rows along k, of which so many columns exist, the others being 0.
-ROCPY_INLINE void join_rows(const Bf16 *first, const Bf16 *second, __mmask32 mask, __mmask32 second_mask,
-                            VecF (&words)[2]) {
-  const __m512i above = load_many(first, mask), below = load_many(second, second_mask);
-  ROCPY_UNROLL
-  for (int v = 0; v < 2; v++) {
-    words[v] = cast<VecF>(_mm512_permutex2var_epi16(above, _mm512_load_si512(half_order.from[v]), below));
-  }
-}
-template <class F>
-ROCPY_INLINE void join_codes(__m512i codes, const CodeOrder &order, VecF (&words)[2]) {
-  codes = _mm512_maskz_permutexvar_epi8(~__mmask64{}, _mm512_load_si512(order.from), codes);
-  VecU lower, upper;
-  as_bf16<F>(codes, lower, upper);
-  words[0] = cast<VecF>(lower);
-  words[1] = cast<VecF>(upper);
-}
-template <class F>
-ROCPY_INLINE void join_rows(const Byte<F> *first, const Byte<F> *second, __mmask32 mask, __mmask32 second_mask,
-                            VecF (&words)[2]) {
-  const __m512i above = _mm512_castsi256_si512(load_many(first, mask));
-  join_codes<F>(_mm512_maskz_inserti64x4(0xff, above, load_many(second, second_mask), 1), order_of_rows, words);
-}
-
-// The words of neighbours along k.
-ROCPY_INLINE VecF load_words(const Bf16 *from, __mmask32 mask) {
-  const VecU halves = cast<VecU>(load_many(from, mask));
-  return cast<VecF>((halves << 16) | (halves >> 16));
-}
-template <class F>
-ROCPY_INLINE VecF load_words(const Byte<F> *from, __mmask32 mask) {
-  VecF words[2];
-  join_codes<F>(_mm512_castsi256_si512(load_many(from, mask)), order_of_neighbours, words);
-  return words[0];  // the others are of nothing
 }
 
 // What a row writes beyond `width` the next one overwrites; the last one writes nothing there.
@@ -292,6 +210,7 @@ void pack_pairs(const void *data, int64_t x_stride, int64_t c_stride, int64_t k,
 template <class E>
 constexpr Elements<float> make_pair_elements() {
   Elements<float> elements{};
+  if constexpr (sizeof(E) == 1) fill_pair_skinny<E, max_skinny_rows>(elements);
   elements.pack = pack_pairs<E, false>;
   elements.pack_left = pack_pairs<E, true>;
   fill_pair_strips<E, max_strip_rows>(elements.strips);

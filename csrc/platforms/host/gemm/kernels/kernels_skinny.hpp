@@ -337,11 +337,33 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
   return x;
 }
 
+// The products with the first `valid` lines of those from the j-th on: their sums' lanes added by halves.
+template <class T, int rows, int columns>
+ROCPY_INLINE void add_dots(const DotCall<T> &call, int64_t j, int valid, const Vec<T> (&sum)[rows][columns]) {
+  // From memory, in a loop: a sum over lanes is long, and there would be one for each register.
+  Vec<T> sums[rows][columns];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int c = 0; c < columns; c++) sums[i][c] = sum[i][c];
+  }
+  ROCPY_LOOP
+  for (int i = 0; i < rows; i++) {
+    ROCPY_LOOP
+    for (int c = 0; c < valid; c++) {
+      T *to = call.out + i * call.out_row + (j + c) * call.out_column;
+      const T total = sum_lanes<T>(sums[i][c]);
+      *to = call.first ? total : *to + total;
+    }
+  }
+}
+
 template <class T, class E, int rows>
 void dot(const DotCall<T> &call) {
   constexpr int lanes = vector_lanes<T>, columns = dot_columns<E>(rows);
-  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first] = call;
-  const E *b = static_cast<const E *>(b_data);
+  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, n = call.n;
+  const T *a = call.a;
+  const E *b = static_cast<const E *>(call.b);
   for (int64_t j = 0; j < n; j += columns) {
     const E *column[columns];
     // Past the end the last column is read again; its sums are dropped.
@@ -385,26 +407,11 @@ void dot(const DotCall<T> &call) {
         for (int c = 0; c < columns; c++) sum[i][c] = fma(row, factor[c], sum[i][c]);
       }
     }
-    // From memory, in a loop: a sum over lanes is long, and there would be one for each register.
-    Vec<T> sums[rows][columns];
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      ROCPY_UNROLL
-      for (int c = 0; c < columns; c++) sums[i][c] = sum[i][c];
-    }
     const int valid = n - j < columns ? static_cast<int>(n - j) : columns;
-    ROCPY_LOOP
-    for (int i = 0; i < rows; i++) {
-      ROCPY_LOOP
-      for (int c = 0; c < valid; c++) {
-        T *to = out + i * out_row + (j + c) * out_column;
-        const T total = sum_lanes<T>(sums[i][c]);
-        *to = first ? total : *to + total;
-      }
-    }
+    add_dots<T, rows, columns>(call, j, valid, sum);
     if constexpr (loads_fours<E>) {
       for (int c = 0; seen.nan() && c < valid; c++) {
-        mark_nan(column[c], k, 1, 1, out + (j + c) * out_column, rows, out_row);
+        mark_nan(column[c], k, 1, 1, call.out + (j + c) * call.out_column, rows, call.out_row);
       }
     }
   }
