@@ -5,7 +5,9 @@
 #include "elements.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace rocpy_host {
@@ -55,6 +57,28 @@ struct Min {
   template <class T>
   static T apply(T a, T b) {
     return b < a || a != a ? b : a;
+  }
+};
+
+// FP8 as RCCL rounds it (src/include/rccl_float8.h of RCCL: rccl_narrow_sat_f32 with RCCL_NARROW_FP_SATURATE_INF 0, and
+// hminmax2, which clamps nothing): what numbers come to beyond the largest number is that number, an infinity among the
+// inputs stays one, which is NaN where the format has none.
+template <class Format>
+struct Float8 : Small<Format> {
+  static uint8_t store(float value) {
+    if (!std::isinf(value)) return float_to_small<Format>(value);
+    const uint32_t sign = std::signbit(value) ? Format::sign : 0;
+    return static_cast<uint8_t>(sign | (Format::specials == Specials::ieee ? Format::largest + 1 : Format::nan));
+  }
+};
+
+// Of FP8: a product of numbers that is too large for float32 is still one of numbers. RCCL, which rounds each product,
+// does not get there.
+struct ProdOfFloat8 {
+  static float apply(float a, float b) {
+    const float product = a * b;
+    if (!std::isinf(product) || std::isinf(a) || std::isinf(b)) return product;
+    return std::copysign(std::numeric_limits<float>::max(), product);
   }
 };
 
@@ -137,9 +161,11 @@ using Function = void (*)(void *, const void *const *, const Scalar *, int, cons
 template <class E>
 Function function_of(int op, bool is_scaled) {
   if (is_scaled) return combine<E, Sum, true>;
+  using Product = std::conditional_t<std::is_same_v<typename E::Computed, float> && sizeof(typename E::Stored) == 1,
+                                     ProdOfFloat8, Prod>;
   switch (op) {
     case ncclProd:
-      return combine<E, Prod, false>;
+      return combine<E, Product, false>;
     case ncclMax:
       return combine<E, Max, false>;
     case ncclMin:
@@ -172,9 +198,9 @@ Function function_of(const Reduction &how) {
     case ncclBfloat16:
       return function_of<Brain>(how.op, how.is_scaled);
     case ncclFloat8e4m3:
-      return function_of<Small<E4m3>>(how.op, how.is_scaled);
+      return function_of<Float8<E4m3>>(how.op, how.is_scaled);
     default:
-      return function_of<Small<E5m2>>(how.op, how.is_scaled);
+      return function_of<Float8<E5m2>>(how.op, how.is_scaled);
   }
 }
 

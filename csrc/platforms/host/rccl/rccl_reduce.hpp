@@ -20,7 +20,7 @@ struct Scalar {
 
 // How sources are combined. Each source is first multiplied by its scale, in the element type (ncclAvg of floats,
 // pre-multiplied sums). 8- and 16-bit floats are summed in float32 and rounded once, other types in themselves;
-// integers wrap. A divisor divides integers at the end, towards zero.
+// integers wrap; FP8 saturates, and keeps infinities. A divisor divides integers at the end, towards zero.
 struct Reduction {
   int type = ncclFloat32;
   int op = ncclSum;  // sum, prod, max or min
