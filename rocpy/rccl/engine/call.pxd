@@ -49,6 +49,10 @@ cdef class Call:
     # The copies of arrays in CPU memory that it works on, and its result there.
     cdef object staged, on_device
     cdef readonly uint64_t seq
+    # What it is to the user, for the ranks to compare; None: what it is.
+    cdef bytes description
+    # The state of the group that it was called in; None: there was none.
+    cdef readonly object group
     # Its index among the calls of this rank.
     cdef uint64_t noted
     cdef int stage(self, object target) except -1

@@ -4,6 +4,8 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
+from rocpy.rccl.engine.pending import GroupState
+
 NAMES: tuple[str, ...]
 
 @disjoint_base
@@ -12,6 +14,8 @@ class Call:
     def result(self) -> Any: ...
     @property
     def seq(self) -> int: ...
+    @property
+    def group(self) -> GroupState | None: ...
     @property
     def op_name(self) -> str: ...
     @property

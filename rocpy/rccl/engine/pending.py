@@ -12,7 +12,18 @@ if TYPE_CHECKING:
 
     from rocpy.rccl.engine.call import Call
 
-__all__ = ["Caller", "PendingGroup", "Step", "begin_group", "current_group", "end_group", "run_ends", "run_step"]
+__all__ = [
+    "Caller",
+    "GroupState",
+    "PendingCall",
+    "PendingGroup",
+    "Step",
+    "begin_group",
+    "current_group",
+    "end_group",
+    "run_ends",
+    "run_step",
+]
 
 _open = threading.local()
 
@@ -60,16 +71,53 @@ class Step:
 
 
 @dataclass
+class GroupState:
+    """What became of a group, for those who hold a Work of one of its calls.
+
+    Attributes
+    ----------
+    is_open
+        Its block has not ended.
+    is_launched
+        RCCL has its calls.
+    """
+
+    is_open: bool = True
+    is_launched: bool = False
+
+
+@dataclass(frozen=True)
+class PendingCall:
+    """A checked call of an open group.
+
+    Attributes
+    ----------
+    communicator, call
+        Whose it is, and the call.
+    seconds
+        How long it may take.
+    block
+        Whether the group's end waits for it, if its memory is the CPU's.
+    """
+
+    communicator: Caller
+    call: Call
+    seconds: float
+    block: bool
+
+
+@dataclass
 class PendingGroup:
     """What an open group holds: communicators and windows to make, calls, communicators to end; in this order."""
 
     steps: list[Step] = field(default_factory=list)
-    calls: list[tuple[Caller, Call, float]] = field(default_factory=list)
+    calls: list[PendingCall] = field(default_factory=list)
     ends: list[Step] = field(default_factory=list)
+    state: GroupState = field(default_factory=GroupState)
 
-    def add(self, communicator: Caller, call: Call, seconds: float) -> None:
+    def add(self, communicator: Caller, call: Call, seconds: float, block: bool) -> None:
         """Note a checked call."""
-        self.calls.append((communicator, call, seconds))
+        self.calls.append(PendingCall(communicator, call, seconds, block))
 
     def add_end(self, step: Step) -> None:
         """Note how a communicator, or what belongs to one, comes to its end; once, however often it is said."""

@@ -28,7 +28,7 @@ cdef class Handle:
     cdef uint64_t patience_ns
     # How long finalizing may take, and when it is given up; 0 before it began.
     cdef double patience_s, end_by
-    cdef bint closed, aborted, revoked, has_patience, uses_cpu_memory
+    cdef bint closed, aborted, revoked, has_patience, has_descriptions, uses_cpu_memory
     cdef int forks  # that led to the process which joined
     cdef Record* ring
     # Calls that were made, and those that the platform took.
@@ -36,6 +36,8 @@ cdef class Handle:
     # What the library may look at as long as it has the communicator.
     cdef bytes c_name
     cdef object settings, settings_owner
+    # What calls from here on are to the user, and what the platform knows of that; None: what they are.
+    cdef bytes description, described
     cdef object __weakref__
     cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1

@@ -119,6 +119,8 @@ cdef class Handle:
         self.closed, self.forks = False, _device.forks
         handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
+        self.has_descriptions = has("rocpyExtCommDescribe")
+        self.described = None
         self.uses_cpu_memory = current_platform().host_memory
         self.patience_ns = 0
         listen_for_signals()
@@ -165,6 +167,14 @@ cdef class Handle:
             abi.rocpyExtCommSetPatience(self.comm, nanoseconds)
             self.patience_ns = nanoseconds
         return 0
+
+    def describe_calls(self, text):
+        """Say what later calls are to the user, where they stand for another call or for arrays of another type.
+
+        The ranks compare it, and errors show it; a text that begins with a parenthesis follows the call's name. ``None``:
+        calls are what they are.
+        """
+        self.description = None if text is None else text.encode()
 
     def run(
         self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=None,
@@ -262,9 +272,12 @@ cdef class Handle:
         self.seq += call.kind < send or call.kind == all_to_all_v
         call.seq = self.seq
         self.note(call)
+        if call.description is None:
+            call.description = self.description
         if group is not None:
-            group.add(self, call, seconds)
-            return call.result
+            call.group = group.state
+            group.add(self, call, seconds, block)
+            return call.result if block else call
         code = self.launch(call, seconds if block else 0)
         if code != 0 and code != NOT_DONE:
             raise_pending()
@@ -283,7 +296,13 @@ cdef class Handle:
         """Give a call to RCCL; a nonblocking communicator may need time to take it."""
         cdef int code, previous
         cdef bint is_taken
+        cdef const char* text = NULL
         self.set_patience(seconds)
+        if call.description is not self.described and self.has_descriptions:
+            if call.description is not None:
+                text = call.description
+            abi.rocpyExtCommDescribe(self.comm, text)
+            self.described = call.description
         previous = _device.enter(self.device_index)
         try:
             with nogil:

@@ -12,7 +12,7 @@ cimport abi
 from abi cimport ncclWindow_t
 
 from rocpy._core import has
-from rocpy._dlpack cimport Operand, kDLCPU
+from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
 from rocpy.rccl.handles.children cimport judge, require, await_communicator
@@ -344,4 +344,8 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     call.owners = (x, owners, call.result, table)
     if staged is not None:
         call.stage(staged)
+    # RCCL is given elements: rows of different lengths may have as many. A description that is given has the length.
+    if comm.description is None:
+        dtype = array_type_of_hip(operand.type).name.decode()
+        call.description = f"(rows of {row} elements, dtype={dtype})".encode()
     return comm.give(call, seconds, block)

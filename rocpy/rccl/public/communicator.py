@@ -203,7 +203,12 @@ class Communicator(Joining, Remote, Family):
         timeout_s
             How long to wait, in seconds; by default the communicator's `timeout_s`.
         """
-        self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+        # A rank that makes the same all-reduce as a call of its own is not at the barrier.
+        self.describe_calls("barrier()")
+        try:
+            self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+        finally:
+            self.describe_calls(None)
 
     def premul_sum(self, scalar: float, dtype: ArrayDType = "float32") -> PreMulSum:
         """Return an operator that multiplies this rank's input by a scalar before the sum (ncclRedOpCreatePreMulSum).

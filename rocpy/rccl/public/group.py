@@ -22,7 +22,8 @@ def group() -> Iterator[None]:
     """Collect the calls of a block and launch them together when it ends (ncclGroupStart, ncclGroupEnd).
 
     A group is needed if one thread calls for several ranks, and for sends and receives that wait for one another. Calls
-    are checked and their results allocated immediately; the results are valid after the block has ended. Communicators
+    are checked and their results allocated immediately; the results are valid after the block has ended. The Work of a
+    call with ``block=False`` can be waited for after the block has ended, which does not wait for it. Communicators
     and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
     those that are closed in it remain open until then. If the block raises, nothing is launched. An inner group is part
     of the outer one.
@@ -57,6 +58,7 @@ def group() -> Iterator[None]:
     finally:
         count_group(-1)
         end_group()
+        pending.state.is_open = False
     _launch(pending)
 
 
@@ -104,22 +106,28 @@ def _run_together(steps: list[Step]) -> None:
 
 
 def _launch_calls(pending: PendingGroup) -> None:
-    """Give all calls to RCCL between ncclGroupStart and ncclGroupEnd, then wait for those on CPU memory."""
+    """Give all calls to RCCL between ncclGroupStart and ncclGroupEnd, then wait for blocking ones on CPU memory."""
     failure: BaseException | None = None
     library.group_start()
     try:
-        for communicator, call, seconds in pending.calls:
-            communicator.launch_group_call(call, seconds)
+        for one in pending.calls:
+            one.communicator.launch_group_call(one.call, one.seconds if one.block else 0)
     except BaseException as error:  # noqa: BLE001  (kept: the group that was opened must be ended first)
         failure = error
     code, text = library.group_end()
     if failure is not None:
         raise failure
     if code != 0:
-        communicator, call, _ = pending.calls[0]
+        first = pending.calls[0]
         raise error_of(
-            code, op=call.op_name, seq=call.seq, rank=communicator.rank, text=text, status=communicator.status()
+            code,
+            op=first.call.op_name,
+            seq=first.call.seq,
+            rank=first.communicator.rank,
+            text=text,
+            status=first.communicator.status(),
         )
-    for communicator, call, seconds in pending.calls:
-        if communicator.hold_call(call):
-            communicator.await_call(call, seconds)
+    pending.state.is_launched = True
+    awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
+    for one in awaited:
+        one.communicator.await_call(one.call, one.seconds)

@@ -368,7 +368,8 @@ class Remote(Collectives):
         Raises
         ------
         CollectiveMismatchError
-            A rank sends a different number of rows than another one expects.
+            A rank sends a different number of rows than another one expects, or the ranks' rows differ in their number
+            of elements or their dtype; not on AMD GPUs, where RCCL does not compare them.
 
         Examples
         --------
@@ -384,7 +385,11 @@ class Remote(Collectives):
                 raise InvalidArgumentError(
                     "recv_counts: they are required in a group, where counts cannot be exchanged first"
                 )
-            recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
+            self.describe_calls("all_to_all_v(exchange of the counts)")
+            try:
+                recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
+            finally:
+                self.describe_calls(None)
         recv_rows = self._counts("recv_counts", recv_counts)
         return self._outcome(
             memory.trade(self, x, send_rows, recv_rows, out, timeout_s=timeout_s, stream=stream, block=block)

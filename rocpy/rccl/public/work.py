@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
+from rocpy.errors import ClosedError, InvalidUsageError
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -62,14 +64,38 @@ class Work(Generic[_Result]):
         ------
         CollectiveTimeoutError
             It has not finished: ``waiting_for`` names the ranks that have not arrived.
+        InvalidUsageError
+            It was called in a `group` whose block has not ended: nothing is launched before that.
+        ClosedError
+            It was called in a `group` that was never launched, because the block or the launch raised.
         """
+        if self._is_in_open_group():
+            raise InvalidUsageError(
+                f"wait: {self._call.op_name} number {self._call.seq} is launched when its group ends; "
+                "wait for it after the group's block",
+                op=self._call.op_name,
+                seq=self._call.seq,
+                rank=self._communicator.rank,
+                library="rccl",
+            )
         result: _Result = self._communicator.await_call(self._call, timeout_s)
         return result
+
+    def _is_in_open_group(self) -> bool:
+        state = self._call.group
+        if state is None or state.is_launched:
+            return False
+        if not state.is_open:
+            raise ClosedError(
+                f"{self._call.op_name} number {self._call.seq} was never launched, because its group raised; call it "
+                "again"
+            )
+        return True
 
     @property
     def done(self) -> bool:
         """Whether the operation has finished."""
-        return self._communicator.call_done(self._call)
+        return not self._is_in_open_group() and self._communicator.call_done(self._call)
 
     def __repr__(self) -> str:
         return f"rocpy.rccl.Work({self._call.op_name} number {self._call.seq})"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import warnings
 import weakref
@@ -14,19 +13,10 @@ import torch
 from torch import Tensor, distributed
 
 from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
-from rocpy.rccl import Communicator, group
-from rocpy.torch.process_group.gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
+from rocpy.rccl import Communicator
+from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork
-from rocpy.torch.process_group.staging import (
-    bound,
-    check_operator,
-    copied,
-    dense,
-    operator_of,
-    reduced,
-    reducible,
-    spread,
-)
+from rocpy.torch.process_group.staging import check_operator, dense, operator_of
 from rocpy.torch.process_group.surface import BackendSurface
 
 if TYPE_CHECKING:
@@ -163,15 +153,7 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for tensor in tensors:
-                if tensor.layout == torch.sparse_coo:
-                    sparse_all_reduce(comm, tensor, how)
-                    continue
-                if operator in BITWISE:
-                    spread(bitwise_all_reduce(comm, tensor, str(operator), how), tensor)
-                    continue
-                row, op = reducible(tensor, operator)
-                comm.all_reduce(row, out=row, op=bound(comm, op, row), **how)
-                reduced(row, tensor)
+                calls.all_reduce(comm, tensor, operator, how)
 
         return self._run(opts, list(tensors), job, may_be_sparse=True)
 
@@ -186,16 +168,7 @@ class RocpyProcessGroup(BackendSurface):
         check_operator(tensors[0], operator)
 
         def job(comm: Communicator, how: How) -> None:
-            if operator in BITWISE:
-                total = bitwise_all_reduce(comm, tensors[0], str(operator), how)
-                if is_root:
-                    spread(total, tensors[0])
-                return
-            row, op = reducible(tensors[0], operator)
-            out = row if is_root else None
-            comm.reduce(row, root=opts.rootRank, out=out, op=bound(comm, op, row), **how)
-            if is_root:
-                reduced(row, tensors[0])
+            calls.reduce(comm, tensors[0], operator, opts.rootRank, tensors[0] if is_root else None, how)
 
         return self._run(opts, list(tensors), job)
 
@@ -221,13 +194,7 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for output, source in zip(outputs, inputs, strict=True):
-                if operator in BITWISE:
-                    spread(bitwise_reduce_scatter(comm, source, str(operator), how), output)
-                    continue
-                row, op = reducible(source, operator)
-                part, _ = reducible(output, operator)
-                comm.reduce_scatter(row.reshape(-1), out=part.reshape(-1), op=bound(comm, op, row), **how)
-                reduced(part, output)
+                calls.reduce_scatter(comm, source, output, operator, how)
 
         return self._run(opts, list(outputs), job)
 
@@ -246,17 +213,7 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
                 for rank, part in enumerate(parts):
-                    is_own = rank == self._own_rank
-                    if operator in BITWISE:
-                        total = bitwise_all_reduce(comm, part, str(operator), how)
-                        if is_own:
-                            spread(total, output)
-                        continue
-                    row, op = reducible(part, operator)
-                    out = torch.empty_like(row) if is_own else None
-                    comm.reduce(row, root=rank, out=out, op=bound(comm, op, row), **how)
-                    if out is not None:
-                        reduced(out, output)
+                    calls.reduce(comm, part, operator, rank, output if rank == self._own_rank else None, how)
 
         return self._run(opts, list(outputs), job)
 
@@ -267,9 +224,7 @@ class RocpyProcessGroup(BackendSurface):
         tensor = tensors[opts.rootTensor]
 
         def job(comm: Communicator, how: How) -> None:
-            row = copied(tensor)
-            comm.broadcast(row, root=opts.rootRank, out=row, **how)
-            spread(row, tensor)
+            calls.broadcast(comm, tensor, opts.rootRank, how)
 
         return self._run(opts, list(tensors), job)
 
@@ -292,9 +247,7 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for output, source in zip(outputs, inputs, strict=True):
-                whole = copied(output)
-                comm.all_gather(copied(source), out=whole, **how)
-                spread(whole, output)
+                calls.all_gather(comm, source, output, how)
 
         return self._run(opts, list(outputs), job)
 
@@ -305,18 +258,7 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for parts, source in zip(outputs, inputs, strict=True):
-                if all(part.numel() == source.numel() for part in parts):
-                    row = copied(source)
-                    whole = row.new_empty(row.numel() * self._own_size)
-                    comm.all_gather(row, out=whole, **how)
-                    for received, part in zip(whole.chunk(self._own_size) if row.numel() else (), parts, strict=False):
-                        spread(received, part)
-                    continue
-                for rank, part in enumerate(parts):
-                    row = copied(source if rank == self._own_rank else part)
-                    target = torch.empty_like(row) if rank == self._own_rank else row
-                    comm.broadcast(row, root=rank, out=target, **how)
-                    spread(target, part)
+                calls.all_gather_list(comm, source, parts, how)
 
         return self._run(opts, [part for parts in outputs for part in parts], job)
 
@@ -331,12 +273,7 @@ class RocpyProcessGroup(BackendSurface):
         targets = list(outputs[0]) if outputs else []
 
         def job(comm: Communicator, how: How) -> None:
-            row = copied(inputs[0])
-            whole = row.new_empty(row.numel() * self._own_size) if targets else None
-            comm.gather(row, root=opts.rootRank, out=whole, **how)
-            if whole is not None:
-                for part, target in zip(whole.chunk(self._own_size), targets, strict=True):
-                    spread(part, target)
+            calls.gather(comm, inputs[0], targets, opts.rootRank, how)
 
         return self._run(opts, targets or list(inputs), job)
 
@@ -344,10 +281,7 @@ class RocpyProcessGroup(BackendSurface):
         """Give each rank a tensor of one rank's list."""
 
         def job(comm: Communicator, how: How) -> None:
-            row = copied(outputs[0])
-            whole = torch.cat([copied(part) for part in inputs[0]]) if inputs else None
-            comm.scatter(whole, root=opts.rootRank, out=row, **how)
-            spread(row, outputs[0])
+            calls.scatter(comm, inputs[0] if inputs else (), outputs[0], opts.rootRank, how)
 
         return self._run(opts, list(outputs), job)
 
@@ -355,14 +289,7 @@ class RocpyProcessGroup(BackendSurface):
         """Trade the tensors of a list: each rank gets one of each rank."""
 
         def job(comm: Communicator, how: How) -> None:
-            rows = [copied(output) for output in outputs]
-            with group():
-                for rank, source in enumerate(inputs):
-                    comm.send(copied(source), rank, **how)
-                for rank, row in enumerate(rows):
-                    comm.recv(row, rank, **how)
-            for row, output in zip(rows, outputs, strict=True):
-                spread(row, output)
+            calls.all_to_all(comm, outputs, inputs, how)
 
         return self._run(opts, list(outputs), job)
 
@@ -385,12 +312,7 @@ class RocpyProcessGroup(BackendSurface):
 
         # Other ranks may say their splits where this one leaves them out: all make the same call.
         def job(comm: Communicator, how: How) -> None:
-            row, source = copied(output), copied(input)
-            # Elements of a row, or bytes where RCCL lacks the type.
-            width = math.prod(input.shape[1:]) * (input.element_size() // source.element_size())
-            counts = [[count * width for count in rows] for rows in (sends, takes)]
-            comm.all_to_all_v(source, *counts, out=row, **how)
-            spread(row, output)
+            calls.all_to_all_v(comm, input, output, sends, takes, how)
 
         return self._run(opts, [output, input], job)
 
@@ -420,12 +342,10 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for tensor in tensors:
-                row = copied(tensor)
                 if is_send:
-                    comm.send(row, 1, **how)
+                    calls.send(comm, tensor, 1, how)
                 else:
-                    comm.recv(row, 0, **how)
-                    spread(row, tensor)
+                    calls.recv(comm, tensor, 0, how)
 
         on_device = any(tensor.is_cuda for tensor in tensors)
         work = LaneWork(list(tensors), -1 if is_send else peer)
@@ -449,12 +369,7 @@ class RocpyProcessGroup(BackendSurface):
 
     def barrier(self, opts: Any = None) -> LaneWork:
         """Wait until all ranks have come here."""
-
-        def job(comm: Communicator, how: How) -> None:
-            byte = torch.zeros(1, dtype=torch.uint8)
-            comm.all_reduce(byte, out=byte, op="max", **how)
-
-        return self._run(opts, [], job)
+        return self._run(opts, [], calls.barrier)
 
     # ---- the end ----
 

@@ -45,7 +45,8 @@ def bitwise_all_reduce(comm: Communicator, tensor: Tensor, operator: str, how: H
     """Combine a tensor over the ranks; returns the bytes of the result."""
     row = bitwise_operand(tensor)
     total = torch.empty_like(row)
-    for start in range(0, row.numel(), CHUNK_BYTES):
+    # Once even of no elements: ranks that have some would wait.
+    for start in range(0, max(row.numel(), 1), CHUNK_BYTES):
         part = row[start : start + CHUNK_BYTES]
         gathered = part.new_empty((comm.nranks, part.numel()))
         comm.all_gather(part, out=gathered, **how)
@@ -57,8 +58,7 @@ def bitwise_reduce_scatter(comm: Communicator, tensor: Tensor, operator: str, ho
     """Combine a tensor over the ranks; returns the bytes of this rank's part."""
     row = bitwise_operand(tensor)
     traded = torch.empty_like(row)
-    if row.numel():
-        comm.all_to_all(row, out=traded, **how)
+    comm.all_to_all(row, out=traded, **how)
     return _combined(traded.view(comm.nranks, -1), operator)
 
 
@@ -92,7 +92,7 @@ def _gathered(comm: Communicator, rows: Tensor, most: int, how: How) -> Tensor:
     own = rows.new_zeros((most, *rows.shape[1:]))
     own[: rows.shape[0]] = rows
     whole = rows.new_empty((comm.nranks, *own.shape))
-    if own.numel():
+    if own.numel():  # the ranks agree on the shape: all of them gather, or none
         target = copied(whole)
         comm.all_gather(copied(own), out=target, **how)
         whole = target.view(whole.dtype).view(whole.shape)

@@ -14,7 +14,19 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator
 
-__all__ = ["as_bytes", "bound", "check_operator", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
+__all__ = [
+    "as_bytes",
+    "bound",
+    "check_operator",
+    "copied",
+    "dense",
+    "is_copied_as_it_is",
+    "is_reduced_as_it_is",
+    "operator_of",
+    "reduced",
+    "reducible",
+    "spread",
+]
 
 _OWN = frozenset(
     (
@@ -111,6 +123,16 @@ def dense(tensor: Tensor) -> Tensor:
             "tensor: is on the meta device, which has no memory; create one with torch.empty_like"
         )
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+def is_copied_as_it_is(tensor: Tensor) -> bool:
+    """Whether RCCL takes a tensor's type for what only moves it."""
+    return tensor.dtype in _OWN
+
+
+def is_reduced_as_it_is(tensor: Tensor, operator: str | float) -> bool:
+    """Whether RCCL takes a tensor's type for a reduction, and the operator."""
+    return tensor.dtype in _PLAIN and operator not in ("band", "bor", "bxor")
 
 
 def copied(tensor: Tensor) -> Tensor:

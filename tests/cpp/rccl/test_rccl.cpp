@@ -207,6 +207,22 @@ void test_mismatch() {
   });
 }
 
+// Ranks whose calls are the same to the library, and not to their users.
+void test_described_mismatch() {
+  with_communicators(2, [](int r, ncclComm_t comm) {
+    int32_t data[4] = {};
+    const char *text = "(count=4, dtype=int16, op=sum)";
+    CHECK_EQUAL(rocpyExtCommDescribe(comm, text), ncclSuccess);
+    CHECK_EQUAL(finished(comm, ncclAllReduce(data, data, 4, ncclInt32, ncclSum, comm, nullptr)), ncclSuccess);
+    CHECK_EQUAL(rocpyExtCommDescribe(comm, std::string(96, 'x').c_str()), ncclInvalidArgument);
+    CHECK_EQUAL(rocpyExtCommDescribe(comm, r == 0 ? text : nullptr), ncclSuccess);
+    CHECK_EQUAL(finished(comm, ncclAllReduce(data, data, 4, ncclInt32, ncclSum, comm, nullptr)), ncclInvalidUsage);
+    CHECK(std::strstr(ncclGetLastError(comm),
+                      "rank 0 calls all_reduce(count=4, dtype=int16, op=sum), number 2; rank 1 "
+                      "calls all_reduce(count=4, dtype=int32, op=sum)") != nullptr);
+  });
+}
+
 void test_late_rank() {
   with_communicators(2, [](int r, ncclComm_t comm) {
     std::vector<float> data(100000, 1.0f);
@@ -370,6 +386,7 @@ int main() {
   test_all_to_all_v();
   test_one_thread();
   test_mismatch();
+  test_described_mismatch();
   test_late_rank();
   test_abort();
   test_abort_of_init();

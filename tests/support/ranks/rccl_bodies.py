@@ -137,3 +137,45 @@ def trades_wrongly(comm):
         return str(error).split(": ", 2)[-1]
     finally:
         comm.abort()
+
+
+def trades_rows_of_another_length(comm):
+    """Rank 0 has rows of one element, rank 1 half as many of two; gives what each is told."""
+    x, rows = (np.zeros((4, 1)), [2, 2]) if comm.rank == 0 else (np.zeros((2, 2)), [1, 1])
+    try:
+        comm.all_to_all_v(x, rows, rows)
+    except rccl.CollectiveMismatchError as error:
+        return error.signatures
+    finally:
+        comm.abort()
+
+
+class CountedTransfer:
+    """Rank 0 sends some elements, rank 1 receives one more; gives where rank 0 fails, and what rank 1 is told.
+
+    Parameters
+    ----------
+    count
+        How many.
+    """
+
+    def __init__(self, count):
+        self.count = count
+
+    def __call__(self, comm):
+        if comm.rank == 1:
+            try:
+                comm.recv(np.zeros(self.count + 1), 0)
+            except rccl.CollectiveMismatchError as error:
+                return error.signatures
+            finally:
+                comm.abort()
+        where = "in"
+        try:
+            comm.send(np.zeros(self.count), 1)
+            where = "after"
+            comm.barrier()
+        except rccl.RemoteError:
+            return f"RemoteError {where} send"
+        finally:
+            comm.abort()

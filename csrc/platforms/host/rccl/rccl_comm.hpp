@@ -89,6 +89,7 @@ class Communicator {
   std::atomic<uint64_t> patience_ns{UINT64_MAX};
 
   // Of the thread that calls.
+  Description description;
   uint64_t sequence = 0, transfer_count = 0;
   uint64_t submitted = 0;
   uint32_t child_count = 0;

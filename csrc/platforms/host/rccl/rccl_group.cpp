@@ -188,6 +188,7 @@ bool in_group() { return group.depth > 0; }
 
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream) {
   operation.number = ++communicator->submitted;
+  operation.signature.description = communicator->description;
   if (in_group()) {
     group.pending.push_back({communicator, std::move(operation), stream});
     return ncclSuccess;

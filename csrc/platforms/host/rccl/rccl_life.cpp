@@ -7,6 +7,7 @@
 #include "window.hpp"
 
 #include <cstdlib>
+#include <cstring>
 
 namespace rocpy_host {
 
@@ -225,6 +226,22 @@ ncclResult_t rocpy_host_rocpyExtCommSetPatience(ncclComm_t comm, uint64_t nanose
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     communicator->patience_ns = nanoseconds;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_rocpyExtCommDescribe(ncclComm_t comm, const char *text) {
+  return rccl_call([=] {
+    const auto communicator = find_communicator(comm);
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
+    Description description;
+    const size_t length = text == nullptr ? 0 : std::strlen(text);
+    if (length >= sizeof description.text) {
+      return refuse(ncclInvalidArgument, "text has " + std::to_string(length) + " bytes, at most " +
+                                             std::to_string(sizeof description.text - 1) + " can be compared");
+    }
+    if (length != 0) std::memcpy(description.text, text, length);
+    communicator->description = description;
     return ncclSuccess;
   });
 }

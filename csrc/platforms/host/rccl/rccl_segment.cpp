@@ -16,7 +16,7 @@ namespace rocpy_host {
 namespace {
 
 // Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
-constexpr uint64_t format = 0x726f637079000005 ^ uint64_t { sizeof(RankState) } << 8;
+constexpr uint64_t format = 0x726f637079000006 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -172,12 +172,17 @@ void announce(Bell &bell) {
 
 bool agree(const Signature &a, const Signature &b) {
   return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count &&
-         a.sequence == b.sequence && a.has_bias == b.has_bias;
+         a.sequence == b.sequence && a.has_bias == b.has_bias && a.description == b.description;
 }
+
+bool operator==(const Description &a, const Description &b) { return std::memcmp(a.text, b.text, sizeof a.text) == 0; }
 
 std::string text_of(const Signature &signature) {
   std::string text = name_of(signature.kind);
   if (signature.kind == Kind::none) return text;
+  if (const std::string described = signature.description.text; !described.empty()) {
+    return (described[0] == '(' ? text + described : described) + ", number " + std::to_string(signature.sequence);
+  }
   text += "(";
   if (signature.kind == Kind::split || signature.kind == Kind::grow || signature.kind == Kind::window) {
     return text + "), number " + std::to_string(signature.sequence);

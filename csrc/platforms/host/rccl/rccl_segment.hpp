@@ -44,12 +44,22 @@ enum class Kind : uint32_t {
 constexpr size_t kind_count = static_cast<size_t>(Kind::wait_signal) + 1;
 const char *name_of(Kind kind);
 
+// What a call is to its user, where that is more than the call says (rocpyExtCommDescribe); empty: nothing. Held in
+// full to the end of the array, which is compared whole.
+struct Description {
+  char text[96] = {};
+  bool is_empty() const { return text[0] == '\0'; }
+};
+bool operator==(const Description &a, const Description &b);
+inline bool operator!=(const Description &a, const Description &b) { return !(a == b); }
+
 // What a rank's call asks for. Those of one step must agree in all ranks.
 struct Signature {
   Kind kind = Kind::none;
   int32_t type = 0, op = 0, root = -1;
   uint64_t count = 0, sequence = 0;
   uint32_t has_bias = 0;
+  Description description;
 
   // Not compared.
   int32_t color = 0, key = 0;
@@ -103,6 +113,7 @@ struct alignas(64) Pair {
     uint32_t bytes = 0;
     int32_t type = 0;
     const void *direct = nullptr;  // the whole message where it lies, between ranks of one process
+    Description description;
   };
   std::atomic<uint32_t> sent{0};
   Message messages[2];

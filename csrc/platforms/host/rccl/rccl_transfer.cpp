@@ -20,6 +20,11 @@ struct Transfer {
   bool is_done = false;
 };
 
+std::string text_of_transfer(Kind kind, const Description &description, size_t count, int type) {
+  if (!description.is_empty()) return std::string(name_of(kind)) + description.text;
+  return std::string(name_of(kind)) + "(count=" + std::to_string(count) + ", dtype=" + name_of_type(type) + ")";
+}
+
 class Exchange {
  public:
   Exchange(Communicator &communicator, const std::vector<Operation *> &operations) : comm_(communicator) {
@@ -97,6 +102,7 @@ class Exchange {
     const size_t part = is_direct ? 0 : std::min(pair_bytes, transfer.total - transfer.moved);
     message.total = transfer.total;
     message.type = transfer.operation->signature.type;
+    message.description = transfer.operation->signature.description;
     message.bytes = static_cast<uint32_t>(part);
     message.direct = is_direct ? data : nullptr;
     if (part != 0) std::memcpy(comm_.segment->pair_data(comm_.rank, transfer.peer, sent & 1), data, part);
@@ -114,13 +120,13 @@ class Exchange {
     if (pair.sent.load(std::memory_order_acquire) == taken) return Step::stuck;
     const Pair::Message &message = pair.messages[taken & 1];
     const Signature &signature = transfer.operation->signature;
-    if (message.total != transfer.total || message.type != signature.type) {
-      const size_t size = bytes_of_type(message.type);
+    if (message.total != transfer.total || message.type != signature.type ||
+        message.description != signature.description) {
+      const size_t count = message.total / bytes_of_type(message.type);
       Failure failure{"mismatch", ncclInvalidUsage, "", Kind::recv, signature.sequence, {transfer.peer, comm_.rank},
                       {}};
-      failure.signatures = {
-          "send(count=" + std::to_string(message.total / size) + ", dtype=" + name_of_type(message.type) + ")",
-          "recv(count=" + std::to_string(signature.count) + ", dtype=" + name_of_type(signature.type) + ")"};
+      failure.signatures = {text_of_transfer(Kind::send, message.description, count, message.type),
+                            text_of_transfer(Kind::recv, signature.description, signature.count, signature.type)};
       failure.text = "rank " + std::to_string(transfer.peer) + " calls " + failure.signatures[0] + " to rank " +
                      std::to_string(comm_.rank) + ", which calls " + failure.signatures[1];
       comm_.fail(failure);
