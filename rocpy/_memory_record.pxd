@@ -43,6 +43,8 @@ cdef class MemoryRecord:
     cdef bint is_at_rest(self) noexcept
     # Whether the array has other memory than before; raises where that is of another shape, type, layout or device.
     cdef bint has_moved(self) except -1
+    # Whether the array has other memory than before, or is of another shape, type, layout or device.
+    cdef bint has_changed(self) except -1
     # Whether what was read of the array is not the array's own memory.
     cdef bint is_elsewhere(self, const void* read) noexcept
     cdef bint is_as_before(self, const MemoryLayout* now) except -1

@@ -119,6 +119,12 @@ cdef class MemoryRecord:
             read_words(self.array, &self.words)
         return False
 
+    cdef bint has_changed(self) except -1:
+        try:
+            return self.has_moved()
+        except InvalidOperandError:
+            return True
+
     cdef bint is_as_before(self, const MemoryLayout* now) except -1:
         cdef const MemoryLayout* before = &self.layout
         cdef bint empty = False

@@ -21,6 +21,8 @@ cdef object allocate(object prototype, int provider, Operand* out)
 # An array given by the user was written.
 cdef int written(object array, int provider) except -1
 # Why an array must go through torch's dispatcher, as text; None where its memory can be used.
+# The addresses that an operand's elements lie in; strides may be negative.
+cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
 cdef object dispatch_reason(object array)
 # The stream of a call: what the user gave as stream=, or for None the current stream of the framework that `like` came from on its
 # device (the null stream for arrays in CPU memory).

@@ -131,6 +131,21 @@ cdef bint overlaps_itself(const Operand* out):
     return False
 
 
+cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil:
+    cdef size_t bits = array_type_of_hip(operand.type).bits
+    cdef int axis
+    low[0] = high[0] = <size_t>operand.data
+    for axis in range(operand.ndim):
+        if operand.shape[axis] == 0:
+            high[0] = low[0]
+            return
+        if operand.strides[axis] > 0:
+            high[0] += <size_t>(operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
+        else:
+            low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
+    high[0] += (bits + 7) // 8
+
+
 cdef object parse_output(object array, str name, Operand* out):
     owner = parse(array, name, out)
     if out.copied:
@@ -193,6 +208,15 @@ cdef int stream_of(object stream, const Operand* like, hipStream_t* out, StreamU
 
 
 PROVIDERS = ("numpy", "torch", "exchange", "capsule", "array_interface", "buffer")
+
+
+def memory_range(array, name="array"):
+    """The addresses that an array's elements lie in: of the first byte, and of that after the last."""
+    cdef Operand seen
+    cdef size_t low = 0, high = 0
+    parse(array, name, &seen)
+    span(&seen, &low, &high)
+    return low, high
 
 
 def describe(array, name="array", *, output=False):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from rocpy import _core, _json
+from rocpy._locks import hold_over_forks
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
 from rocpy._variables import fault_of_variable, rows
@@ -45,7 +46,7 @@ DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 _lock = threading.RLock()
 # A fork waits for a choice that another thread is making: the child would wait for ever for a lock whose holder it
 # lacks.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+hold_over_forks(_lock)
 _requested: str | None = None
 _current: Platform | None = None
 

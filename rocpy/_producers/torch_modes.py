@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["gradient_reason", "nothing_traces", "recording_reason", "state_reason"]
+__all__ = ["gradient_reason", "nothing_traces", "recording_reason", "state_reason", "transform_reason"]
 
 
 def nothing_traces() -> bool:
@@ -32,13 +32,18 @@ def recording_reason() -> str | None:
     return None
 
 
+def transform_reason() -> str | None:
+    """Return what is active that records or transforms what is done; ``None`` where nothing does."""
+    if sys.modules["torch"]._C._functorch.peek_interpreter_stack() is not None:
+        return "a torch.func transform (vmap, grad, ...) is active"
+    return recording_reason()
+
+
 def state_reason(array: Any) -> str | None:
     """Return what is active that must see a product of the tensor; ``None`` where nothing is."""
     torch = sys.modules["torch"]
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "a torch.func transform (vmap, grad, ...) is active"
     device = array.device.type
-    reason = recording_reason()
+    reason = transform_reason()
     if reason is None and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return f"autocast is on for {device}"
     return reason

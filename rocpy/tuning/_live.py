@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import statistics
 import threading
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._locks import hold_over_forks
 from rocpy._messages.log import info
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.front.planned import planned_product
@@ -46,7 +46,7 @@ DEFAULT_BUDGET_MS = 200.0
 
 # One tuning at a time: two would measure each other.
 _lock = threading.RLock()
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+hold_over_forks(_lock)
 _budget_ms = DEFAULT_BUDGET_MS
 _clock = time.perf_counter
 _warned_of: set[str] = set()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
+from rocpy._locks import hold_over_forks
 from rocpy._messages.html import table
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.model.problem import Problem
@@ -25,7 +26,7 @@ FORMAT = "rocpy problems"
 
 
 _lock = threading.Lock()
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+hold_over_forks(_lock)
 # Switches in the order in which they were made. One that was made for the rest of the process is forgotten at once.
 _registered: list[weakref.ref[_Switch]] = []
 

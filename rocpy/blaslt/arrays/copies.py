@@ -12,7 +12,7 @@ import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
-from rocpy.blaslt.arrays.framework import framework_of, root, values
+from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import Problem
@@ -23,11 +23,14 @@ from rocpy.runtime.memory import Buffer
 
 
 def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Return a C-contiguous copy of an array by its own framework, broadcast to ``shape`` if one is given."""
+    """Return a C-contiguous copy of an array by its own framework, broadcast to ``shape`` if one is given.
+
+    A copy is in native byte order: what a product has to copy again would never end.
+    """
     if isinstance(array, np.ndarray):
         source = array if shape is None else np.broadcast_to(array, shape)
         try:
-            return np.array(source, order="C", copy=True)
+            return np.array(source, dtype=source.dtype.newbyteorder("="), order="C", copy=True)
         except MemoryError:
             raise OutOfMemoryError(
                 f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for "
@@ -93,24 +96,41 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
     elif hasattr(array, "expand"):  # torch's name for it
         wide = array.expand(shape)
     else:
-        raise UnsupportedError(
-            f"c: with a bias per row it must be column-major, and a plan cannot copy a {type(array).__name__} on the "
-            "device to that layout; pass a column-major tensor, or call rocpy.matmul with arrays in CPU memory"
-        )
+        plain = None if isinstance(array, Buffer) else contiguous(array)
+        if not isinstance(plain, np.ndarray):
+            raise UnsupportedError(
+                f"c: the result lies in columns, as out= does or a bias per row wants it, so that c must too, and a "
+                f"{type(array).__name__} on the device cannot be copied to that layout; pass a column-major tensor, or "
+                "call rocpy.matmul with arrays in CPU memory"
+            )
+        wide = np.broadcast_to(plain, shape)
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def saturated(result: Any, dtype: str) -> Any:
+    """Return a result rounded to a format of eight bits, of which frameworks may make NaN; others as they are."""
+    if dtype not in SATURATING or isinstance(result, Buffer):
+        return result
+    with np.errstate(all="ignore"):
+        return framework_of(result).narrow(result, dtype)
 
 
 @default_arithmetic
 def assign(out: Any, result: Any) -> None:
-    """Write a result that was computed aside into ``out``, cast to its type, by out's own framework."""
+    """Write a result that was computed aside into ``out``, cast to its type, by out's own framework.
+
+    What is beyond the largest number of a type of 8 bits becomes that, as in a product of that type.
+    """
     if isinstance(out, Buffer):
         if isinstance(result, Buffer) and result.dtype == out.dtype:
             out.copy_from(result)
             return
         values = result.to_numpy() if isinstance(result, Buffer) else np.asarray(result)
         with np.errstate(all="ignore"):
-            out.copy_from(np.ascontiguousarray(values, out.dtype))
-    elif hasattr(out, "copy_"):
+            out.copy_from(np.ascontiguousarray(saturated(values, str(out.dtype)), out.dtype))
+        return
+    result = saturated(result, str(getattr(out, "dtype", "")).removeprefix("torch."))
+    if hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):
         with np.errstate(all="ignore"):  # what is too large for out's type is infinity, as in any product

@@ -16,7 +16,7 @@ from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
 # Saturating formats: a float beyond the largest value becomes it, infinities too. ml_dtypes and torch give NaN instead.
-_SATURATING = tuple(name for name, row in dtypes.DTYPES.items() if row.kind == "float" and row.bits <= 8)
+SATURATING = tuple(name for name, row in dtypes.DTYPES.items() if row.kind == "float" and row.bits <= 8)
 _INTEGER_LIMITS = {"int8": (-128.0, 127.0), "int32": (-2147483648.0, 2147483647.0)}
 
 
@@ -56,7 +56,7 @@ class Framework:
         """Return an array rounded once to the result's type: to nearest even, eight bits and integers saturated."""
         if str(array.dtype) == dtype:
             return array
-        if dtype in _SATURATING:
+        if dtype in SATURATING:
             limit = largest(dtype)
             array = self.clamp(array, -limit, limit)
         elif dtype in _INTEGER_LIMITS:
@@ -110,7 +110,7 @@ class _Torch(Framework):
         wanted = getattr(self.module, dtypes.lookup(dtype).torch)
         if array.dtype == wanted:
             return array
-        if dtype in _SATURATING:
+        if dtype in SATURATING:
             limit = largest(dtype)
             array = self.clamp(array, -limit, limit)
         elif dtype in _INTEGER_LIMITS:

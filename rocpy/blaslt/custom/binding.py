@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rocpy._operand import TorchLayerRequired, describe
+from rocpy._operand import TorchLayerRequired, memory_range
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
 from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
@@ -231,12 +232,10 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
                 f"out: shape {tuple(getattr(one, 'shape', ()))}, but the result has shape {bound.result_shape}; pass "
                 "out= of that shape"
             )
-    seen: dict[int, int] = {}
-    for position, one in enumerate(outs):
-        if count > 1 and one is not None and 0 not in bound.result_shape:
-            first = seen.setdefault(describe(one, "out", output=True)["data"], position)
-            if first != position:
-                raise InvalidOperandError(f"out: results {first} and {position} share one array; pass two arrays")
+    ranges = {i: memory_range(one, "out") for i, one in enumerate(outs) if one is not None} if count > 1 else {}
+    for (i, one), (j, other) in itertools.combinations(ranges.items(), 2):
+        if one[0] < other[1] and other[0] < one[1]:
+            raise InvalidOperandError(f"out: results {i} and {j} share memory; pass two arrays")
     return outs
 
 

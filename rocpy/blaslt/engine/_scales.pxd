@@ -19,6 +19,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
 
 cdef class Scales:
     cdef void *pointers[6]  # by ScaleIndex
+    cdef Operand arrays[6]  # of those that are read where the caller's arrays lie; others have -1 axes
     cdef readonly dict problem  # what Problem.make takes of them
     cdef list held
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers
@@ -27,3 +28,5 @@ cdef class Scales:
 
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
 cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device)
+# Refuses an out that shares memory with a scale.
+cdef int check_apart(Scales scales, const Operand *out) except -1

@@ -69,6 +69,7 @@ cdef class Scales:
         cdef int i
         for i in range(6):
             self.pointers[i] = NULL
+            self.arrays[i].ndim = -1
         self.problem = {}
         self.held = []
         self.numbers = []
@@ -117,7 +118,22 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
     else:
         scales.problem[name] = "scalar"
     scales.pointers[slot] = seen.data
+    scales.arrays[slot] = seen
     scales.held += [value, owner]
+    return 0
+
+
+cdef int check_apart(Scales scales, const Operand *out) except -1:
+    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
+    cdef int slot
+    _operand.span(out, &low, &high)
+    for slot in range(6):
+        if scales.arrays[slot].ndim < 0:
+            continue
+        _operand.span(&scales.arrays[slot], &other_low, &other_high)
+        if other_low < high and low < other_high:
+            name = ("scale_a", "scale_b", "scale_c", "scale_d")[slot]
+            raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
     return 0
 
 
@@ -165,5 +181,6 @@ cdef int spread(Scales scales, int slot, str name, object value, object like, co
     owner = _operand.parse(vector, name, &seen)
     scales.problem[name] = "vector"
     scales.pointers[slot] = seen.data
+    scales.arrays[slot].ndim = -1
     scales.held += [vector, owner]
     return 0

@@ -27,7 +27,7 @@ from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, are_numbers, with_weight_scale
-from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
@@ -95,6 +95,8 @@ cdef object product(Arguments *call):
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
         scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device)
+        if <object>call.out is not None:
+            check_apart(scales, &operands.out)
 
     tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)

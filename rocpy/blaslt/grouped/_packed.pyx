@@ -20,6 +20,7 @@ from rocpy.blaslt.grouped._plans cimport (
     read_group_scales,
 )
 from rocpy.blaslt.engine.build cimport copied_names
+from rocpy.blaslt.engine._scales cimport check_apart
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
@@ -180,6 +181,8 @@ cdef object plan(PackedGroups *groups, GroupedCall call):
     if call.scale_a is not None or call.scale_b is not None:
         call.scales = read_group_scales((call.scale_a, call.scale_b), groups.ragged, &groups.whole, groups.count, longest(groups.starts),
                                         call.device, &groups.scale_a, &groups.scale_b)
+        if call.out is not None:
+            check_apart(call.scales, &groups.whole.out)
     fill_key(groups, call)
     groups.planned = find(&groups.key, &groups.one, call, call.scales, 0, None)
     if groups.planned.get().integer_factors:

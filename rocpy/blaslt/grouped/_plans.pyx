@@ -149,6 +149,7 @@ cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole
             else:
                 check_same_device(&whole.a, &seen, name)
                 scales.pointers[index] = seen.data
+                scales.arrays[index] = seen
                 scales.held += [one.value, owner]
         scales.problem[name] = one.kind
         operand = of_b if index else of_a

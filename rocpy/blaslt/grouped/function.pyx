@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """grouped_matmul: many products of different sizes in one call, from lists or from one operand packed group after group."""
 
+from libcpp.algorithm cimport sort
 from libcpp.memory cimport shared_ptr
+from libcpp.utility cimport pair
 from libcpp.vector cimport vector
 from libc.string cimport memcpy
 
@@ -9,7 +11,7 @@ from abi cimport hipStream_t
 from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
-from rocpy._operand cimport Operand
+from rocpy._operand cimport Operand, span
 from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, info, parse_all
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
@@ -17,7 +19,7 @@ from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, refuse_capture,
     release_context,
 )
-from rocpy.blaslt.engine._scales cimport Scales, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
+from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -135,6 +137,21 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
         out=out, options=options, stream=stream))
 
 
+# Whose memory is noted, of each group.
+cdef enum:
+    OF_OUT
+    OF_A
+    OF_B
+    OF_BIAS
+    OF_SCALE_A
+    OF_SCALE_B
+    KINDS
+
+
+cdef str text_of(Py_ssize_t noted):
+    return f"{('out', 'a', 'b', 'bias', 'scale_a', 'scale_b')[noted % KINDS]}[{noted // KINDS}]"
+
+
 cdef class ListedGroups:
     """Groups of which each has operands of its own, on their way to one launch."""
 
@@ -144,6 +161,7 @@ cdef class ListedGroups:
     cdef list later  # groups that are computed each by itself
     cdef bint begun
     cdef Operand first  # the a of the first group that is launched
+    cdef vector[pair[pair[size_t, size_t], Py_ssize_t]] ranges  # of memory, where results are written to arrays of the caller's
     cdef vector[ListedProduct] products
 
     def __cinit__(self, GroupedCall call not None):
@@ -190,6 +208,12 @@ cdef class ListedGroups:
             self.later.append(g)  # their operands are brought into the order that the library reads
             return 0
         owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
+        if call.out is not None:
+            self.note(g, OF_OUT, &operands.out)
+            self.note(g, OF_A, &operands.a)
+            if not operands.packed:
+                self.note(g, OF_B, &operands.b)
+            self.note(g, OF_BIAS, &operands.bias)
         if not self.begun:
             self.begun = True
             memcpy(&self.first, &operands.a, sizeof(Operand))
@@ -198,6 +222,10 @@ cdef class ListedGroups:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&self.first).text)
         if values is not None:
             scales = read_scales(values, &operands.a, &operands.b, call.device)
+            if self.out[g] is not None:
+                check_apart(scales, &operands.out)
+                self.note(g, OF_SCALE_A, &scales.arrays[<int>_SCALE_A])
+                self.note(g, OF_SCALE_B, &scales.arrays[<int>_SCALE_B])
             self.numbers.append(scales.numbers)
         add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
@@ -214,6 +242,37 @@ cdef class ListedGroups:
         if cached.integer_factors:
             check_whole(&call.factors)
         self.take(g, planned, &operands, scales, (owners, left, right, bias))
+        return 0
+
+    cdef int note(self, Py_ssize_t g, int which, const Operand *operand) except -1:
+        """Note the memory of an operand, if there is one."""
+        cdef pair[pair[size_t, size_t], Py_ssize_t] one
+        if operand.ndim >= 0:
+            span(operand, &one.first.first, &one.first.second)
+            one.second = g * KINDS + which
+            self.ranges.push_back(one)
+        return 0
+
+    cdef int check_ranges(self) except -1:
+        """Refuse results that share memory, with one another or with what another group reads."""
+        cdef size_t i
+        cdef pair[pair[size_t, size_t], Py_ssize_t] one, last_out, last_read
+        cdef bint writes
+        last_out.first.second = last_read.first.second = 0
+        sort(self.ranges.begin(), self.ranges.end())
+        for i in range(self.ranges.size()):
+            one = self.ranges[i]
+            if one.first.first == one.first.second:
+                continue
+            writes = one.second % KINDS == OF_OUT
+            if one.first.first < last_out.first.second:
+                raise _groups.overlap(text_of(last_out.second), text_of(one.second), writes)
+            if writes and one.first.first < last_read.first.second:
+                raise _groups.overlap(text_of(one.second), text_of(last_read.second), False)
+            if writes:
+                last_out = one
+            elif one.first.second > last_read.first.second:
+                last_read = one
         return 0
 
     cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple owners) except -1:
@@ -283,6 +342,7 @@ cdef object listed(GroupedCall call):
         return collected(call.row, [groups.by_itself(g) for g in range(len(groups.a))])
     for g in range(len(groups.a)):
         groups.add(g)
+    groups.check_ranges()
     if groups.later and groups.begun:
         refuse_capture(call.completion, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if groups.products.size():

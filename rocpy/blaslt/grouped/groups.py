@@ -59,6 +59,15 @@ def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
     )
 
 
+def overlap(out: str, other: str, both_written: bool) -> InvalidOperandError:
+    """Return the error for a result that shares memory with another one, or with what a group reads."""
+    if both_written:
+        return InvalidOperandError(f"{out} and {other} share memory; pass an array of its own for each result")
+    return InvalidOperandError(
+        f"{out} shares memory with {other}, which is read while results are written; pass another array"
+    )
+
+
 def refuse_sequence(name: str, value: Any) -> None:
     """Refuse lists and packed weights where groups lie in one array."""
     if is_sequence(value):

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from rocpy._messages.suggestions import did_you_mean
-from rocpy.errors import InvalidProblemError
+from rocpy._producers.torch_modes import gradient_reason, transform_reason
+from rocpy.errors import InvalidProblemError, UnsupportedError
 
 # The arrays of a product.
 ARRAYS = ("a", "b", "c", "bias", "aux", "out")
@@ -27,6 +28,16 @@ def compute_code(compute: object) -> int:
     return code
 
 
+def _refuse_recorded(bound: Any) -> None:
+    """Refuse a tensor as a bound where torch records or transforms what is done with it."""
+    reason = transform_reason() or gradient_reason(bound)
+    if reason is not None:
+        raise UnsupportedError(
+            f"clamp: a bound is a tensor, and {reason}; bounds are host numbers, through which no gradient flows: pass "
+            "float(bound.detach()), or clamp the result by torch.clamp"
+        )
+
+
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
@@ -34,6 +45,9 @@ def clamp_bounds(clamp: object) -> tuple[float, float]:
         # float() reads digits, so that '01' would be the bounds 0 and 1.
         if isinstance(clamp, str | bytes) or isinstance(first, str | bytes) or isinstance(second, str | bytes):
             raise TypeError("text")
+        for bound in (first, second):
+            if hasattr(type(bound), "requires_grad"):
+                _refuse_recorded(bound)
         low, high = float(first), float(second)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"clamp: got {clamp!r}, expected a pair of numbers (low, high)") from None

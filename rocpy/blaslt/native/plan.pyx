@@ -8,7 +8,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
-from rocpy._memory_record cimport any_moved, pinned_memories, refuse_gradients
+from rocpy._memory_record cimport MemoryRecord, any_moved, pinned_memories, refuse_gradients
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
     check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
@@ -19,7 +19,7 @@ from rocpy.blaslt.engine.launch cimport (
 )
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
-from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.engine._scales cimport Scales, check_apart
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales, scales_or_none
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
@@ -46,6 +46,15 @@ cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 cdef dict read_each_time(dict operands):
     """Return those operands whose memory is the caller's; what is read of a Weight has memory of its own."""
     return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
+
+
+cdef int refuse_others(tuple records, dict originals, dict changes) except -1:
+    """Refuse operands that stay and have another shape, type or layout than when they were read."""
+    cdef MemoryRecord record
+    for record in records:
+        if record.name in originals and record.name not in changes:
+            record.has_moved()
+    return 0
 
 
 cdef class NativeProduct(Planned):
@@ -156,6 +165,8 @@ cdef class NativeProduct(Planned):
                 launch.out = &target
             else:
                 refuse_capture(launch.completion, "out= is of another dtype or order than the product", "pass an out= that the product can write")
+            if self.scales is not None and self.prototype is None:
+                check_apart(self.scales, &target)
         if launch.call.integer_factors:
             check_whole(&self.factors)
         if self.unfused is None:
@@ -268,6 +279,8 @@ cdef class NativeProduct(Planned):
         cdef WeightSnapshot taken = self.taken
         cdef DefaultFpEnvironment environment
         environment.hold()
+        if not same:
+            refuse_others(self.records, self.originals, changes)
         named = dict(self.operand_arrays)
         if "b" in changes and not same:
             b = changes["b"]

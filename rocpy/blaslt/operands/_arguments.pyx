@@ -316,40 +316,24 @@ cdef int check_same_device(const Operand *a, const Operand *other, str name) exc
     return 0
 
 
-cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil:
-    """The addresses that an operand's elements lie in; strides may be negative."""
-    cdef size_t bits = array_type_of_hip(operand.type).bits
-    cdef int axis
-    low[0] = high[0] = <size_t>operand.data
-    for axis in range(operand.ndim):
-        if operand.shape[axis] == 0:
-            high[0] = low[0]
-            return
-        if operand.strides[axis] > 0:
-            high[0] += <size_t>(operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
-        else:
-            low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
-    high[0] += (bits + 7) // 8
-
-
 cdef int check_out(const Operands *operands, const Operand *out) except -1:
     cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
     cdef const Operand *others[4]
     cdef int i
     cdef bint same
     others[0], others[1], others[2], others[3] = &operands.a, &operands.b, &operands.aux, &operands.bias
-    span(out, &low, &high)
+    _operand.span(out, &low, &high)
     for i in range(4):
         if others[i].ndim < 0 or (i == 1 and operands.packed):
             continue
-        span(others[i], &other_low, &other_high)
+        _operand.span(others[i], &other_low, &other_high)
         if other_low < high and low < other_high:
             name = ("a", "b", "aux", "bias")[i]
             raise InvalidOperandError(
                 f"out shares memory with {name}, which is read while out is written; pass another array"
             )
     if operands.c.ndim >= 0:
-        span(&operands.c, &other_low, &other_high)
+        _operand.span(&operands.c, &other_low, &other_high)
         if other_low < high and low < other_high:
             same = operands.c.data == out.data and operands.c.ndim == out.ndim
             for i in range(operands.c.ndim):

@@ -7,6 +7,7 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 cdef class Weight(WeightOperand):
     cdef readonly object source
     cdef object origin  # the bias as it was given
+    cdef tuple parameters  # whose detached tensors source and bias are; else empty
     cdef readonly object scale
     cdef readonly str layout
     #: ``(K, N)``.
@@ -18,5 +19,6 @@ cdef class Weight(WeightOperand):
     cdef object reading  # the lock of whoever reads the source
     cdef long process  # that the lock belongs to
 
+    cdef int take(self, WeightSnapshot snapshot) except -1
     cdef object closed_error(self)
     cdef WeightSnapshot renew(self, WeightSnapshot before)

@@ -7,9 +7,8 @@ import warnings
 cimport cython
 
 from rocpy cimport _core
-from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
-from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight
+from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
 from rocpy._signatures import signature_like
@@ -33,6 +32,11 @@ def sources_may_have_changed():
     >>> sources_may_have_changed()
     """
     raise_epoch()
+
+
+cdef tuple detached(tuple parameters):
+    """Return tensors of the memory of parameters: these require a gradient, and products with a Weight are for inference."""
+    return tuple([None if one is None else one.detach() for one in parameters])
 
 
 cdef class Weight(WeightOperand):
@@ -65,11 +69,12 @@ cdef class Weight(WeightOperand):
     Each product keeps the copy that it reads until it finishes, on streams and in graphs too: any number of threads may multiply by, refresh
     and close one Weight. ``refresh()`` replaces the packed copy; closing lets running products finish.
 
-    Changes of a torch tensor are detected by its version counter and after each optimizer step
-    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and it is read again at the next product; block scales are packed with it.
-    Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a parameter.
-    Other arrays are copied here, in addition to the packed memory. After such a write, and after changing another array, call
-    :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns if that was forgotten. Pickling stores the arrays themselves.
+    Changes of a torch tensor are detected by its version counter, by its memory, which ``tensor.data = other`` replaces, and after each
+    optimizer step (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and it is read again at the next product; block scales are
+    packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a
+    parameter. Other arrays are copied here, in addition to the packed memory, and so are tensors created in inference mode, whose changes
+    torch does not count. After such a write, and after changing such an array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product
+    warns if that was forgotten. Pickling stores the arrays themselves.
 
     References
     ----------
@@ -93,10 +98,10 @@ cdef class Weight(WeightOperand):
             raise InvalidOperandError("w: got a Weight; pass the array that it was created from (its .source)")
         _core.ensure()
         self.reading, self.process = reentrant_lock(), os.getpid()
-        first = read_weight(w, bias, scale, layout)
+        self.parameters = ()
+        first = read_weight(w, bias, scale, layout, ())
         self.layout, self.source, self.origin, self.scale = layout, w, bias, scale
-        self.shape, self.dtype = first.shape, array_type_of_hip(first.operand.type).name.decode()
-        self.published = first
+        self.take(first)
 
     @classmethod
     def from_linear(cls, module):
@@ -105,7 +110,8 @@ cdef class Weight(WeightOperand):
         Parameters
         ----------
         module
-            An object with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``.
+            An object with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``. Changes of these parameters take effect at
+            the next product, also those of ``parameter.data = other``; other parameters assigned to the module do not.
 
         Examples
         --------
@@ -114,10 +120,16 @@ cdef class Weight(WeightOperand):
         >>> rocpy.Weight.from_linear(linear).shape
         (3, 4)
         """
-        weight, bias = module.weight, module.bias
-        if hasattr(weight, "detach"):  # a Parameter requires grad; products with a Weight are for inference
-            weight, bias = weight.detach(), None if bias is None else bias.detach()
-        return cls(weight, bias=bias, layout="nk")
+        cdef Weight weight
+        cdef tuple parameters = (module.weight, module.bias)
+        if not hasattr(parameters[0], "detach"):
+            return cls(parameters[0], bias=parameters[1], layout="nk")
+        cdef tuple records = records_of_tensors(parameters)
+        source, bias = detached(parameters)
+        weight = cls(source, bias=bias, layout="nk")
+        weight.parameters = parameters
+        weight.published.records += records
+        return weight
 
     cdef WeightOperand read(self):
         """Return what a product reads; reads the source again where that has changed."""
@@ -136,6 +148,11 @@ cdef class Weight(WeightOperand):
                 "layer", RocpyWarning, stacklevel=2)
         return snapshot
 
+    cdef int take(self, WeightSnapshot snapshot) except -1:
+        """Publish what was read; a tensor may have another shape and type than before (``.data =``)."""
+        self.shape, self.dtype, self.published = snapshot.shape, snapshot.dtype, snapshot
+        return 0
+
     cdef object closed_error(self):
         return ClosedError("w: this Weight was closed")
 
@@ -152,11 +169,13 @@ cdef class Weight(WeightOperand):
                 raise self.closed_error()
             if before is not None and snapshot is not before and not snapshot.outdated():
                 return snapshot
-            fresh = read_weight(self.source, self.origin, self.scale, self.layout)
+            if self.parameters:
+                self.source, self.origin = detached(self.parameters)
+            fresh = read_weight(self.source, self.origin, self.scale, self.layout, self.parameters)
             with cython.critical_section(self):
                 snapshot = self.published  # kept until the lock is given back: freeing it waits for the device
                 if snapshot is not None:
-                    self.published = fresh
+                    self.take(fresh)
         if snapshot is None:
             raise self.closed_error()
         return fresh

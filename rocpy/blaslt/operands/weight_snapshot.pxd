@@ -35,6 +35,7 @@ cdef class WeightSnapshot(WeightOperand):
     cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
     cdef object prepared  # with scales by blocks and not packed: what products take
     cdef object version, scale_version  # of source and scale, None for arrays without
+    cdef tuple records  # where tensors lay that may get other memory
     cdef bint of_torch  # tensors are among them, which optimizers change
     cdef bint copied  # products read a copy of the source, packed or not
     cdef int device  # where products read it
@@ -48,5 +49,8 @@ cdef class WeightSnapshot(WeightOperand):
     cdef bint changed_unnoticed(self, object bias) except -1
 
 
-cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout)
+# `watched` are further tensors whose memory tells whether it is outdated, None among them.
+cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout, tuple watched)
 cdef void raise_epoch() noexcept nogil
+# Where tensors lie; other arrays have no record.
+cdef tuple records_of_tensors(tuple arrays)

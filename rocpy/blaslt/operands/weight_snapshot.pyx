@@ -17,6 +17,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status, c_has
 from rocpy._dlpack cimport array_type_of_hip
+from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport is_recorded_here
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
@@ -135,6 +136,9 @@ cdef class WeightSnapshot(WeightOperand):
             return True
         if self.version is not None and version_of(self.source) != self.version:
             return True
+        for record in self.records:
+            if (<MemoryRecord>record).has_changed():
+                return True
         return self.scale_version is not None and version_of(self.scale) != self.scale_version
 
     cdef bint changed_unnoticed(self, object bias) except -1:
@@ -174,7 +178,23 @@ cdef class WeightSnapshot(WeightOperand):
         return f"<what a product reads of a rocpy.Weight {self.shape}{', packed' if self.packed else ''}>"
 
 
-cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout):
+cdef tuple records_of_tensors(tuple arrays):
+    """Return where tensors lie; what has no memory to read is refused by who reads it."""
+    cdef list records = []
+    cdef MemoryRecord record
+    for array in arrays:
+        if not is_tensor(array):
+            continue
+        try:
+            record = record_of(array, "w")
+        except Exception:
+            continue
+        if record is not None:
+            records.append(record)
+    return tuple(records)
+
+
+cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout, tuple watched):
     """Read a weight as it is now."""
     cdef DefaultFpEnvironment environment
     environment.hold()
@@ -182,6 +202,7 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
     snapshot.epoch = _epoch.load()
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
+    snapshot.records = records_of_tensors((source, scale, *watched))
     snapshot.of_torch = is_tensor(source) or is_tensor(scale)
     snapshot.source, snapshot.scale, snapshot.layout = source, scale, layout
     if _blocks.are_blocks(scale):

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Sequence
 
+from rocpy._locks import hold_over_forks
 from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import LISTED, Algorithm
 from rocpy.blaslt.model.options import Options
@@ -16,7 +16,7 @@ from rocpy.blaslt.selection.stored import Choice, stored_choices
 from rocpy.blaslt.selection.tuning_state import OFF, changed, mode
 
 _lock = threading.Lock()
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+hold_over_forks(_lock)
 _recorders: list[Callable[[Problem], None]] = []
 # Gives the algorithms, by id and name, that gave wrong numbers for products like one on a device of this machine.
 _known_wrong: Callable[[Problem, int], frozenset[tuple[int, str]]] | None = None

@@ -10,6 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocpy import _core, _json
+from rocpy._locks import hold_over_forks
 from rocpy.errors import RocpyWarning
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SCHEMA = 1
 # A record of another library, card or setting is none of this one's: the oldest beyond these are dropped.
 MOST_SCOPES = 32
 _lock = threading.Lock()
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+hold_over_forks(_lock)
 _loaded: dict[str, dict[str, Verdict]] | None = None
 
 

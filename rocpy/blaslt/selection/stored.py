@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from rocpy._locks import hold_over_forks
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 
@@ -56,7 +56,7 @@ _choices: StoredChoices | None = None
 # Held while they are read, which imports and opens files, and by whoever forks: a child forked in the middle of
 # another thread's import would wait for that import for ever.
 _first_use = threading.RLock()
-os.register_at_fork(before=_first_use.acquire, after_in_parent=_first_use.release, after_in_child=_first_use.release)
+hold_over_forks(_first_use)
 
 
 def register(provider: Callable[[], StoredChoices]) -> None:

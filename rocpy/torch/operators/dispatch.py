@@ -20,6 +20,7 @@ from rocpy.blaslt.model.options import options as _options
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.refusals import cast_refused
+from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -152,7 +153,7 @@ def dispatched_matmul(
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     dtype = _dtype(dtype)
     scalars = _scalars(alpha, beta, c)
-    bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
+    bounds = None if clamp is None else list(clamp_bounds(clamp))
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
     if not torch.compiler.is_compiling():
         register_for((a, b))
@@ -205,7 +206,8 @@ def dispatched_grouped(
         _check_tensor(operand, name)
     refuse_tangents(a=a, b=b, bias=bias)
     operands = (a, b, offsets, groups, row.name, bias)
-    settings = {"clamp": clamp, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
+    bounds = None if clamp is None else clamp_bounds(clamp)
+    settings = {"clamp": bounds, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
     if options is None:
         return grouped_with_epilogue(*operands, **settings)
     _refuse_traced_options()
@@ -251,4 +253,7 @@ def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
         check_cast(result_type, seen)
         if not torch.compiler.is_compiling() and resolve_options(options).copies == "error":
             raise cast_refused(seen, result_type)
+        if seen.startswith("float8"):  # of which torch may make infinities and NaN
+            limit = torch.finfo(out.dtype).max
+            result = result.clamp(-limit, limit)
     return out.copy_(result)

@@ -163,5 +163,33 @@ def test_torch_transforms_cast_too(torch):
     compiled = torch.compile(product, backend="eager", fullgraph=True)
     compiled(a, out)
     assert torch.equal(out, torch.full((3, 3), 4.0, dtype=torch.float64))
+    narrow = torch.empty((3, 3), dtype=torch.float8_e4m3fn)
+    for function in (product, compiled):
+        function(40 * a, narrow)
+        assert torch.equal(narrow.float(), torch.full((3, 3), 448.0))
     with pytest.raises(rocpy.InvalidProblemError, match="out is int32"):
         torch.func.vmap(lambda x: rocpy.matmul(x, x.mT, out=torch.empty((3, 3), dtype=torch.int32)))(a[None])
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_eight_bits_saturate_whoever_the_array_is_of(name, library, torch):
+    largest = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}.get(name, 57344.0)
+    a = np.array([[300.0], [-300.0], [np.inf], [np.nan], [0.5]], np.float32)
+    b = np.full((1, 2), 300.0, np.float32)
+    expected = np.array([largest, -largest, largest, np.nan, 160.0 if "e5m2" in name else 144.0])
+    if library == "torch":
+        a, b = torch.from_numpy(a), torch.from_numpy(b)
+    for call in (
+        lambda out: rocpy.matmul(a, b, out=out),
+        lambda out: rocpy.Matmul(a, b).execute(out=out),
+        lambda out: rocpy.grouped_matmul([a], [b], out=[out])[0],
+    ):
+        for order in ("C", "F"):
+            if library == "torch":
+                out = torch.zeros((5, 2) if order == "C" else (2, 5), dtype=getattr(torch, name))
+                out = out if order == "C" else out.t()
+                found = call(out).float().numpy()
+            else:
+                found = call(np.zeros((5, 2), rocpy.dtypes.lookup(name).numpy, order=order)).astype(np.float64)
+            np.testing.assert_array_equal(found, np.stack([expected, expected], axis=1))

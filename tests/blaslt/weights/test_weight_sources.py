@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.operands.weight import sources_may_have_changed
 
 INT8 = {"scale_a": 0.5, "dtype": "int8"}
@@ -223,3 +224,66 @@ def test_hooks_leave_weights_of_other_arrays():
     source[:] = 2
     sources_may_have_changed()
     assert np.array_equal(rocpy.matmul(np.eye(16, dtype=np.float32), w), np.ones((16, 8)))
+
+
+@pytest.mark.parametrize("fresh", ["same", "transposed", "larger", "of another type"])
+def test_a_tensor_that_got_other_data(fresh, torch):
+    a, source = torch.randn(4, 5), torch.randn(5, 3)
+    weight = rocpy.Weight(source)
+    product = rocpy.Matmul(a, weight)
+    product.execute()
+    source.data = {
+        "same": torch.randn(5, 3),
+        "transposed": torch.randn(3, 5).t(),
+        "larger": torch.randn(5, 7),
+        "of another type": torch.randn(5, 3).to(torch.bfloat16),
+    }[fresh]
+    left = a.to(source.dtype)
+    torch.testing.assert_close(rocpy.matmul(left, weight), (left.float() @ source.float()).to(source.dtype))
+    assert weight.shape == tuple(source.shape)
+    assert weight.dtype == str(source.dtype).removeprefix("torch.")
+    if fresh in ("same", "transposed"):
+        torch.testing.assert_close(product.execute(), a @ source)
+
+
+def test_a_scale_that_got_other_data(torch):
+    a, source = torch.ones(4, 16), torch.ones(16, 3).to(torch.float8_e4m3fn)
+    scale = torch.ones(3)
+    weight = rocpy.Weight(source, scale=scale)
+    left = a.to(torch.float8_e4m3fn)
+    rocpy.matmul(left, weight, scale_a=1.0, dtype="float32")
+    scale.data = torch.full((3,), 4.0)
+    torch.testing.assert_close(rocpy.matmul(left, weight, scale_a=1.0, dtype="float32"), torch.full((4, 3), 64.0))
+
+
+def test_parameters_of_a_linear_that_got_other_data(torch):
+    a, linear = torch.randn(4, 4), torch.nn.Linear(4, 4)
+    weight = rocpy.Weight.from_linear(linear)
+    product = rocpy.Matmul(a, weight, epilogue="bias")
+
+    def check():
+        expected = linear(a).detach()
+        torch.testing.assert_close(rocpy.matmul(a, weight, epilogue="bias"), expected)
+        torch.testing.assert_close(product.execute(), expected)
+
+    check()
+    torch.nn.utils.vector_to_parameters(torch.randn(20), linear.parameters())
+    check()
+    linear.bias.data = torch.randn(4)
+    check()
+    with torch.no_grad():
+        linear.weight.mul_(2)
+        linear.bias.add_(1)
+    check()
+    linear.weight.data = torch.randn(4, 4).t()
+    check()
+
+
+def test_nothing_is_read_again_where_nothing_changed(torch):
+    for weight in (rocpy.Weight(torch.randn(5, 3)), rocpy.Weight.from_linear(torch.nn.Linear(5, 3))):
+        before = snapshot_of(weight)
+        for _ in range(3):
+            rocpy.matmul(torch.randn(4, 5), weight)
+        assert snapshot_of(weight) is before
+        weight.refresh()
+        assert snapshot_of(weight) is not before
