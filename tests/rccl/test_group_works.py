@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``block=False`` in a group: a Work of each call, to be waited for when the group has ended."""
 
+import threading
+
 import numpy as np
 import pytest
 from rccl_ranks import good, on_threads
@@ -43,18 +45,22 @@ def test_each_call_gives_a_work():
 
 
 def test_the_block_does_not_wait_for_it():
-    comms = rccl.Communicator.init_all(2, timeout_s=20)
-    with rccl.group():
-        work = comms[0].all_reduce(np.ones(2), block=False)
-    assert not work.done
-    with pytest.raises(rccl.CollectiveTimeoutError):
-        work.wait(timeout_s=0.2)
-    with rccl.group():
-        other = comms[1].all_reduce(np.ones(2), block=False)
-    assert work.wait().tolist() == other.wait().tolist() == [2.0, 2.0]
-    with rccl.group():
-        for comm in comms:
-            comm.close()
+    may_arrive = threading.Event()
+
+    def body(comm):
+        x = np.ones(2)
+        if comm.rank == 1:
+            assert may_arrive.wait(20)
+        with rccl.group():
+            work = comm.all_reduce(x, block=False)
+        if comm.rank == 0:
+            assert not work.done
+            with pytest.raises(rccl.CollectiveTimeoutError):
+                work.wait(timeout_s=0.2)
+            may_arrive.set()
+        return work.wait().tolist()
+
+    assert good(on_threads(2, body)) == [[2.0, 2.0]] * 2
 
 
 def test_it_cannot_be_waited_for_in_the_block():

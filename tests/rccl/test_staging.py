@@ -63,3 +63,26 @@ print("good")
 
 def test_arrays_in_cpu_memory_are_copied(run_python):
     assert run_python(PROGRAM, ROCPY_HOST_STAGING="1", timeout_s=120).stdout.split() == ["good"]
+
+
+# One thread makes the call of rank 0, then that of rank 1: memory of earlier communicators must not be freed between.
+ONE_AFTER_ANOTHER = """
+import numpy as np
+from rocpy import rccl
+
+def play():
+    comms = rccl.Communicator.init_all(2, timeout_s=20)
+    works = [comm.all_reduce(np.ones(2), block=False) for comm in comms]
+    assert [work.wait().tolist() for work in works] == [[2.0, 2.0]] * 2
+    with rccl.group():
+        for comm in comms:
+            comm.close()
+
+for _ in range(20):
+    play()
+print("good")
+"""
+
+
+def test_memory_of_the_communicators_before_is_freed_before_a_call_runs(run_python):
+    assert run_python(ONE_AFTER_ANOTHER, ROCPY_HOST_STAGING="1", timeout_s=60).stdout.split() == ["good"]

@@ -10,6 +10,7 @@ from abi cimport hipStream_t, ncclComm_t, ncclResult_t
 from rocpy._core import has
 from rocpy._operand import array_types
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.keep_alive cimport release_finished
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -196,6 +197,8 @@ cdef class Call:
 
     cdef int stage(self, object staged) except -1:
         """Have the result copied to an array in CPU memory; the call is then waited for as one on CPU memory."""
+        # Before the call runs: to free device memory waits for all of the device, and so for the call's peers.
+        release_finished()
         self.staged, self.on_device, self.result, self.in_cpu_memory = staged, self.result, staged.target, True
         return 0
 
