@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -239,8 +240,11 @@ void BlockRunner::finish_thread(Fiber &fiber) {
 
 BlockRunner::Level &BlockRunner::open_level(rocpy_simt_state *state, int32_t width) {
   if (width < 0 || width > config_.warp_size || (width & (width - 1)) != 0) {
+    // Kernels pass widths that do not fit as the nearest ones that do.
+    using Limits = std::numeric_limits<int32_t>;
+    const char *beyond = width == Limits::max() ? " or more" : width == Limits::min() ? " or fewer" : "";
     fail(Fault::unsupported, state,
-         "a warp of " + std::to_string(width) + " threads: widths are powers of two up to the warp size, " +
+         "a warp of " + std::to_string(width) + beyond + " threads: widths are powers of two up to the warp size, " +
              std::to_string(config_.warp_size));
   }
   Level &level = levels_[level_of(width)];

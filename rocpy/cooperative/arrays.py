@@ -13,7 +13,7 @@ from rocpy._messages.suggestions import did_you_mean
 from rocpy.cooperative.api.combining import inclusive_scan, reduce
 from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle
-from rocpy.cooperative.kernel.arguments import as_numpy
+from rocpy.cooperative.kernel.arguments import as_numpy, is_tensor, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel, jit
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
@@ -59,7 +59,10 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
         raise InvalidProblemError(f"block_reduce: x has shape {values.shape}; its rows are empty")
     result, array = _result("block_reduce", x, out, values, values.shape[:-1])
     kernel = _reducer(_operator("block_reduce", op), values.dtype)
-    kernel[len(rows), _threads(threads, rows)](rows, array.reshape(len(rows)))
+    try:
+        kernel[len(rows), _threads(threads, rows)](rows, array.reshape(len(rows)))
+    finally:
+        raise_versions((out,), [(0,)])
     return result
 
 
@@ -168,7 +171,7 @@ def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, .
                 f"{name}: out is read-only or has gaps; pass a contiguous array that can be written"
             )
         return out, array
-    if type(x).__module__.partition(".")[0] == "torch":
+    if is_tensor(x):
         result = x.new_empty(shape)
         return result, as_numpy(name, "x", result)
     array = np.empty(shape, values.dtype)

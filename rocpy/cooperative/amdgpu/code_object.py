@@ -76,6 +76,8 @@ class CodeObject:
         bytes each; a number is itself, a complex number two numbers.
     info
         Registers, shared memory, scratch, waves.
+    written
+        Paths of the arguments that the kernel may write to: an argument's number, and the index in it for each tuple.
     llvm, assembly
         The kernel as LLVM IR and as assembly, as text.
     """
@@ -87,6 +89,7 @@ class CodeObject:
     info: KernelInfo
     llvm: str
     assembly: str
+    written: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
         return f"<code object {self.name} for {self.arch}: {len(self.code)} bytes>"
@@ -168,18 +171,18 @@ def compile(  # noqa: A001 - read as coop.compile
     )
     cached = device_library.read_cached(key, ".kernel") if cache else None
     unpacked = None if cached is None else msgpack.unpackb(cached)
-    if isinstance(unpacked, list) and len(unpacked) == 5:
-        code, arguments, llvm, assembly, lines = unpacked
+    if isinstance(unpacked, list) and len(unpacked) == 6:
+        code, arguments, llvm, assembly, lines, written = unpacked
     else:
         linked = compiler.compile_kernel(kernel, types, arch, threads)
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly
-        lines = linked.float64_lines
+        lines, written = linked.float64_lines, linked.written
         if cache:
-            device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly, lines)))
+            device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly, lines, written)))
     warn_of_float64(kernel, lines)
     info = kernel_info(code, kernel.name, assembly)
     named = tuple((str(name), str(type_)) for name, type_ in arguments)
-    return CodeObject(code, kernel.name, arch, named, info, llvm, assembly)
+    return CodeObject(code, kernel.name, arch, named, info, llvm, assembly, tuple(map(tuple, written)))
 
 
 def linker() -> Any:

@@ -44,6 +44,7 @@ _OPTIONS = (
 )
 LLVM_VERSION = 22  # of zig's clang; what reads its bitcode is as new
 OBJECT_VERSION = 5  # of code objects: how a launch passes what is not the kernel's own argument
+_SPILLED_BYTES = 4096  # of a thread's memory, left to registers that do not suffice
 _GENERIC_OBJECT_VERSION = 6  # the first that knows generic targets
 
 
@@ -138,6 +139,20 @@ def shared_limit_bytes(arch: str) -> int:
         Architecture.
     """
     return {"gfx950": 163840, "gfx1250": 327680}.get(arch, 65536)
+
+
+def private_limit_bytes(arch: str, lanes: int) -> int:
+    """Return the most memory that a thread's local arrays may have.
+
+    Parameters
+    ----------
+    arch
+        Architecture.
+    lanes
+        Lanes of a wave.
+    """
+    wave = {"gfx11": 256 * (2**15 - 1), "gfx12": 256 * (2**18 - 1)}.get(arch[:5], 1024 * (2**13 - 1))
+    return wave // lanes - _SPILLED_BYTES
 
 
 @functools.cache

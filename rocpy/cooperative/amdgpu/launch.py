@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.cooperative.amdgpu import code_object, device_library
+from rocpy.cooperative.kernel.arguments import is_tensor, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -63,9 +64,11 @@ def launch(kernel: Kernel, settings: Any, arguments: tuple[Any, ...], index: int
     if loaded is None:
         loaded = kernel._loaded[key] = _load(kernel, tuple(types), index, capacity)
     stream = settings.stream
-    if stream is None and any(_is_torch(each) for each in arguments):
+    if stream is None and any(map(is_tensor, arguments)):
         stream = sys.modules["torch"].cuda.current_stream(index)
-    loaded.launch(settings.grid, settings.block, *flat, shared_bytes=settings.shared_bytes, stream=stream)
+    function, written = loaded
+    function.launch(settings.grid, settings.block, *flat, shared_bytes=settings.shared_bytes, stream=stream)
+    raise_versions(arguments, written)
 
 
 def _load(kernel: Kernel, types: tuple[Any, ...], index: int, threads: int) -> Any:
@@ -76,11 +79,7 @@ def _load(kernel: Kernel, types: tuple[Any, ...], index: int, threads: int) -> A
             f"{', '.join(device_library.ARCHITECTURES)}"
         )
     compiled = code_object.compile(kernel, types, arch, threads=threads)
-    return Module.from_code(compiled.code, device=index).kernel(compiled.name)
-
-
-def _is_torch(argument: Any) -> bool:
-    return type(argument).__module__.partition(".")[0] == "torch"
+    return Module.from_code(compiled.code, device=index).kernel(compiled.name), compiled.written
 
 
 def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[Any]) -> Any:
@@ -105,7 +104,7 @@ def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[An
 
 def _described(kernel: Kernel, name: str, argument: Any, flat: list[Any]) -> tuple[list[int], list[int], np.dtype[Any]]:
     """Add an array's address; return its extents, its strides in bytes, and the type of its elements."""
-    if _is_torch(argument):
+    if is_tensor(argument):
         if argument.requires_grad:
             raise InvalidOperandError(
                 f"kernel {kernel.name}: {name} requires a gradient, which a kernel does not compute; pass "

@@ -24,6 +24,8 @@ from rocpy.cooperative.kernel import fingerprint
 from rocpy.cooperative.kernel.mode import Mode, compiling_in, mode_of
 from rocpy.cooperative.numba import floats, functions, lowering, messages, primitives
 from rocpy.cooperative.numba.llvm_types import BYTES, I8, I64
+from rocpy.cooperative.numba.memory.frames import frame_bytes
+from rocpy.cooperative.numba.memory.writes import WRITTEN
 from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, RocpyError, UnsupportedError
 
 _ = (primitives, device_primitives, sort)  # registers what GPUs run
@@ -55,6 +57,7 @@ class Linked:
     assembly: str
     arguments: tuple[tuple[str, str], ...]
     float64_lines: tuple[tuple[str, int], ...]  # of a kernel for float32
+    written: tuple[tuple[int, ...], ...]  # paths of the arguments that it may write to
 
 
 @functools.cache
@@ -155,12 +158,14 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         listing = str(linked)
         _refuse_undefined(kernel, linked, arch)
         _refuse_too_much(kernel, listing, arch)
+        _refuse_large_frames(kernel, frame_bytes(linked), arch, lanes)
         assembly, compiled_object = machine.emit_assembly(linked.clone()), machine.emit_object(linked)
         described = tuple((name, str(type_)) for name, type_ in zip(_names(kernel), arguments, strict=True))
         notes = compiled.metadata.get(floats.NOTES, ()) if floats.surprises(arguments) else ()
         # What is rounded at once, LLVM makes float32.
         lines = tuple(notes) if _IN_FLOAT64.search(listing) else ()
-        return Linked(device_library.link([compiled_object]), listing, assembly, described, lines)
+        written = compiled.metadata[WRITTEN].written
+        return Linked(device_library.link([compiled_object]), listing, assembly, described, lines, written)
 
 
 def _names(kernel: Any) -> tuple[str, ...]:
@@ -312,6 +317,17 @@ def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
             f"kernel {kernel.name} ({kernel.function.__code__.co_filename}:{kernel.function.__code__.co_firstlineno}) "
             f"needs {used} bytes of shared memory, and a block has {limit} on {arch}: make "
             "shared arrays smaller, or compile for fewer threads="
+        )
+
+
+def _refuse_large_frames(kernel: Any, used: int, arch: str, lanes: int) -> None:
+    """Refuse local arrays that no thread has memory for: LLVM would end the process."""
+    limit = device_library.private_limit_bytes(arch, lanes)
+    if used > limit:
+        raise OutOfMemoryError(
+            f"kernel {kernel.name} ({kernel.function.__code__.co_filename}:{kernel.function.__code__.co_firstlineno}) "
+            f"needs {used} bytes of local arrays per thread, and {limit} are supported on {arch}: make them smaller, "
+            "or pass an array with a row for each thread"
         )
 
 

@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 from rocpy.cooperative.amdgpu import library_calls as library
 from rocpy.cooperative.api.device import atomic
 from rocpy.cooperative.numba import operators
-from rocpy.cooperative.numba.movement import SOURCES, arrangements
+from rocpy.cooperative.numba.movement import arrangements, source_function
 from rocpy.cooperative.numba.plans import DEVICE, Plan, item_getter, with_constants
 from rocpy.cooperative.numba.runtime import arrive_and_wait, group_rank, group_size, open_slots
 
@@ -175,7 +175,7 @@ def _match(plan: Plan) -> Any:
 @_builds("shuffle")
 def _shuffle(plan: Plan) -> Any:
     moved = library.move_in_group("shuffle", plan.choices["dtype"])
-    source_of = register_jitable(SOURCES[plan.choices["mode"]])
+    source_of = source_function(plan.choices["mode"], plan.parameters["distance"])
 
     def function(group: Any, value: Any, distance: Any) -> Any:
         return moved(group, value, source_of(group_rank(group), distance, group_size(group)))

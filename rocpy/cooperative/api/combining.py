@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 _REDUCE = "dtype items op all"
-_VALID = "valid_items\n    Number of participating threads, from rank 0 on, the same in each thread. Scalars only."
+_VALID = (
+    "valid_items\n    Number of participating threads from rank 0 on, 1 or more; the same in each thread. Scalars only."
+)
 
 
 @primitive("reduce", _REDUCE, defined="first", marks={"valid": _VALID})

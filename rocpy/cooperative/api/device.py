@@ -327,7 +327,8 @@ def local_array(shape: Any, dtype: Any) -> Any:
     Parameters
     ----------
     shape
-        Number of elements or tuple of extents, known when the kernel is compiled.
+        Number of elements or tuple of extents, known when the kernel is compiled. The local arrays of a thread have at
+        most 1 GiB on the CPU, and on a GPU what is left of the memory that a thread of a wave can have for itself.
     dtype
         Type of the elements.
 
@@ -361,7 +362,8 @@ class _Atomics:
     """Read, change and write in one step, on an element of an array: ``coop.atomic.add(array, index, value)``.
 
     ``add``, ``sub``, ``max``, ``min``, ``and_``, ``or_``, ``xor``, ``exch`` and ``cas`` (``cas(array, index, expected,
-    value)``); each returns what the element held before.
+    value)``); each returns what the element held before. An index is an integer, or a tuple of them; a negative one
+    counts from the end.
     """
 
     def __repr__(self) -> str:

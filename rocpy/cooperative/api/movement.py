@@ -195,7 +195,7 @@ def load(
         ``"transpose"`` and ``"warp_transpose"``: it is ``source[offset + r * n + k]``; they differ in how a GPU reads
         memory. The transposes need every thread of the group.
     valid_items
-        Number of valid elements in the tile; the others are not read.
+        Number of valid elements in the tile; the others are not read. 0 or less: none.
     oob_default
         Value of those elements; without it they are unchanged.
     offset
@@ -230,7 +230,7 @@ def store(
     algorithm
         As for `load`.
     valid_items
-        Number of valid elements in the tile; the others are not written.
+        Number of valid elements in the tile; the others are not written. 0 or less: none.
     offset
         Where the tile begins.
 

@@ -88,7 +88,7 @@ def adjacent_difference(
     op
         ``"-"``, a numpy ufunc, or a Python function of the item and its neighbour.
     valid_items
-        Number of items, the same in each thread; the others are unchanged.
+        Number of items, the same in each thread; the others are unchanged. 0 or less: none.
     {tile}
 
     Returns
@@ -128,7 +128,7 @@ def run_length_decode(
     items
         Number of decoded items per thread: a literal or a global constant.
     window
-        Index of the first decoded item that is returned, the same in each thread.
+        Index of the first decoded item that is returned, 0 or more, the same in each thread.
     relative
         Whether each item's index in its run is returned too.
 

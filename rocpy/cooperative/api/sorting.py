@@ -27,7 +27,10 @@ _MERGE = {
         'op\n    ``"<"``, ``">"``, or a Python function of two keys: whether the first comes before the '
         "second. With\n    the names a NaN is the greatest."
     ),
-    "valid": "valid_items\n    Number of items that are sorted, the same in each thread; the others are unchanged.",
+    "valid": (
+        "valid_items\n    Number of items that are sorted, the same in each thread; the others are unchanged. 0 or\n"
+        "    less: none."
+    ),
 }
 _BITS = {
     "bits": (
@@ -203,8 +206,10 @@ def radix_rank(group: Any, keys: Any, *, descending: bool = False, begin_bit: An
 
 
 _TOP = {
-    "k": "k\n    The number of keys, the same in each thread.",
-    "valid": "valid_items\n    Number of valid items, the same in each thread; the others are ignored.",
+    "k": "k\n    The number of keys, 0 or more, the same in each thread.",
+    "valid": (
+        "valid_items\n    Number of valid items, the same in each thread; the others are ignored. 0 or less: none."
+    ),
     "rest": (
         "The best come first, equal ones in their order; items from ``min(k, valid_items)`` on are undefined.\n"
         "    " + PHRASES["fresh_keys"]

@@ -259,10 +259,12 @@ py::object run(const py::dict &entries, const rocpy_simt_config &config, const p
   const auto entry = py::reinterpret_borrow<py::tuple>(item);  // kept from being freed while it runs
   const auto function = reinterpret_cast<rocpy_simt_kernel>(PyLong_AsVoidPtr(entry[0].ptr()));
   const auto form = static_cast<rocpy::simt::Form>(entry[1].cast<int>());
+  rocpy_simt_config own = config;  // of this code, whose local arrays may need larger stacks
+  own.stack_bytes = std::max(own.stack_bytes, entry[2].cast<int64_t>());
   std::unique_ptr<Error> error;
   {
     py::gil_scoped_release released;
-    error = rocpy::simt::launch({function, form}, packed.words.data(), config, std::move(packed.arrays));
+    error = rocpy::simt::launch({function, form}, packed.words.data(), own, std::move(packed.arrays));
   }
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
 }
@@ -300,7 +302,7 @@ PYBIND11_MODULE(_simt, module) {
       "Return what tells arguments of other types apart; None if one of them cannot be passed. It holds addresses "
       "of dtypes: keep those alive as long as it.");
   module.def("run", &run, py::arg("entries"), py::arg("config"), py::arg("values"),
-             "Run the entry (address, form, ...) for the arguments' key on a grid; return 0 or the "
+             "Run the entry (address, form, stack_bytes, ...) for the arguments' key on a grid; return 0 or the "
              "address of the error, None if there is no entry.");
   module.def("take_error", &take_error, py::arg("address"),
              "Return, and free, the error that a launch gave, as a dict.");

@@ -14,9 +14,14 @@ from rocpy.cooperative.cpu.assembly import bring_in_line
 from rocpy.cooperative.cpu.loops import work_item_loops
 from rocpy.cooperative.cpu.machine_code import Compiled, Form, undefined_symbols
 from rocpy.cooperative.cpu.resumable import resumable
+from rocpy.cooperative.kernel.limits import MOST_PRIVATE_BYTES
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64, VOID
+from rocpy.cooperative.numba.memory.frames import frame_bytes
+from rocpy.cooperative.numba.memory.writes import WRITTEN
 from rocpy.cooperative.numba.runtime import DEBUGGING, call
+from rocpy.errors import OutOfMemoryError
 
+_OTHER_BYTES = 16384  # of a stack, beside local arrays
 _ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
 
 
@@ -65,7 +70,19 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         for each in module.global_variables
         if each.name.startswith(_ENVIRONMENT) and final.count(each.name) > 1  # it is named where it is used, too
     )
-    return Compiled(name, code, form, undefined_symbols(code), environments)
+    written = result.metadata[WRITTEN].written
+    return Compiled(name, code, form, undefined_symbols(code), _stack_bytes(module), written, environments)
+
+
+def _stack_bytes(module: Any) -> int:
+    """Return the stack that a thread needs, as its local arrays do not go by what the user knew of stacks."""
+    used = frame_bytes(module)
+    if used > MOST_PRIVATE_BYTES:
+        raise OutOfMemoryError(
+            f"the kernel's local arrays have {used} bytes per thread, and {MOST_PRIVATE_BYTES} are supported: make "
+            "them smaller, or pass an array with a row for each thread"
+        )
+    return used + _OTHER_BYTES
 
 
 def _optimize(codegen: Any, module: Any, *, vectors: bool = True) -> None:

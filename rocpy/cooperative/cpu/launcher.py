@@ -34,7 +34,7 @@ class Launcher:
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, form, what must live as long
+        self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, form, stack_bytes, written, what must live as long
         self._compiled: dict[str, tuple[Any, ...]] = {}  # the same by types as text, which holds no addresses
         self._store: machine_code.Store | None = None
         self.cache_hits = 0  # how often code came from disk
@@ -57,6 +57,12 @@ class Launcher:
             error = _simt.run(self._entries, config, values)
         if error:
             self._raise(_simt.take_error(error))
+
+    def written(self, values: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return the paths of the arguments that the kernel may write to; none before it was compiled for them."""
+        key = _simt.key_of(values)
+        entry = None if key is None else self._entries.get(key)
+        return entry[3] if entry else ()
 
     def _raise(self, error: dict[str, Any]) -> None:
         raised, location = _compiler().user_exception(error) if error["fault"] == "exception" else (None, None)
@@ -82,14 +88,14 @@ class Launcher:
             cached = self._store.read(types)
             if cached is not None and machine_code.loadable(cached):
                 self.cache_hits += 1
-                return machine_code.load(cached), cached.form
+                return machine_code.load(cached), cached.form, cached.stack_bytes, cached.written
         compiler = _compiler()
         program = compiler.compiled(self._kernel, values, name)
         if self._store and not program.environments:
             self._store.write(types, program)
         address = machine_code.load(program)
         compiler.connect(program)
-        return address, program.form
+        return address, program.form, program.stack_bytes, program.written
 
 
 def type_text(value: Any) -> str:

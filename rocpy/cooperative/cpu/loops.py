@@ -12,8 +12,6 @@ import re
 from itertools import accumulate
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from rocpy.cooperative.cpu.assembly import Line, without_metadata
 from rocpy.cooperative.cpu.work_items import (
     ARGUMENTS,
@@ -26,6 +24,7 @@ from rocpy.cooperative.cpu.work_items import (
     Part,
     UnsuitedError,
 )
+from rocpy.cooperative.numba.memory.frames import sizes
 from rocpy.cooperative.numba.runtime import DYNAMIC_SHARED_OFFSET, RANGES, SITE_OFFSET, STATE_BYTES, WORDS
 
 _LINE_BYTES = 64
@@ -74,11 +73,11 @@ class _Functions:
         self._kernel = kernel = Kernel(module, name)
         self._name = name
         self._needs = [kernel.needs(part) for part in kernel.parts]
-        sizes = _sizes(module, {*kernel.memory.values(), *kernel.saved.values()})
+        known = sizes(module, {*kernel.memory.values(), *kernel.saved.values()})
         self._strides = {
-            each: -(-sizes[kind] // LANE_ALIGNMENT) * LANE_ALIGNMENT for each, kind in kernel.memory.items()
+            each: -(-known[kind] // LANE_ALIGNMENT) * LANE_ALIGNMENT for each, kind in kernel.memory.items()
         }
-        self._strides |= {each: sizes[kind] for each, kind in kernel.saved.items()}
+        self._strides |= {each: known[kind] for each, kind in kernel.saved.items()}
         self._offsets = dict(zip(self._strides, accumulate(self._strides.values(), initial=0), strict=False))
 
     def all(self, group: str, loop: str) -> list[str]:
@@ -209,7 +208,7 @@ class _Functions:
         return [
             *(text for word in RANGES for text in _stored("i32", own.get(word, f"%rocpy.word{word}"), 4 * word)),
             *_stored("i64", "%rocpy.dynamic", DYNAMIC_SHARED_OFFSET),
-            *_stored("ptr", "null", SITE_OFFSET),
+            *_stored("ptr", self._kernel.parts[number].site, SITE_OFFSET),
             f"  %rocpy.thread = zext nneg i32 {RANK} to i64",
             f"  call void @{self._name}.body{number}({_BLOCK}, {_THREAD}, i32 {leads})",
         ]
@@ -233,18 +232,6 @@ class _Functions:
                 lines.append(f"  call void @{self._name}.leader{i}({_BLOCK})")
             lines.append(f"  call void @{self._name}.loop{i}({_BLOCK}, i32 {int(part.leads)})")
         return [*lines, "  ret void", "}"]
-
-
-def _sizes(module: Any, kinds: set[str]) -> dict[str, int]:
-    """Return the bytes of an element of each type."""
-    ordered = sorted(kinds)
-    declared = "\n".join(f"@size{i} = external global {kind}" for i, kind in enumerate(ordered))
-    layout = f'target datalayout = "{module.data_layout}"\n'
-    with llvm.parse_assembly(layout + declared) as sized, llvm.create_target_data(module.data_layout) as target:
-        sizes = [
-            target.get_abi_size(sized.get_global_variable(f"size{i}").global_value_type) for i in range(len(kinds))
-        ]
-    return dict(zip(ordered, sizes, strict=True))
 
 
 def _read_state() -> list[str]:

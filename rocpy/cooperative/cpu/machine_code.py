@@ -25,7 +25,7 @@ from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.runtime import _disk_cache
 
-FORMAT = 3  # of the files: raise it when what is in them, or the runtime's C interface, changes
+FORMAT = 4  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
 _UNDEFINED = 0  # section of a symbol that an object does not define
@@ -54,6 +54,10 @@ class Compiled:
         How the entry is called.
     needed
         Names that the code takes from the process.
+    stack_bytes
+        Stack that a thread needs at least.
+    written
+        Paths of the arguments that it may write to: an argument's number, and the index in it for each tuple.
     environments
         Names of what its functions know of Python, which Numba's own engine has; such code is of this process alone.
     """
@@ -62,6 +66,8 @@ class Compiled:
     code: bytes
     form: Form
     needed: tuple[str, ...]
+    stack_bytes: int
+    written: tuple[tuple[int, ...], ...]
     environments: tuple[str, ...] = ()
 
 
@@ -169,14 +175,16 @@ class Store:
         head, _, code = (_disk_cache.read_bytes(path) or b"").partition(b"\n")
         try:
             told = json.loads(head)
-            return Compiled(told["name"], code, Form(told["form"]), tuple(told["needed"]))
+            written = tuple(map(tuple, told["written"]))
+            return Compiled(told["name"], code, Form(told["form"]), tuple(told["needed"]), told["stack_bytes"], written)
         except (ValueError, KeyError, TypeError):
             return None
 
     def write(self, types: str, compiled: Compiled) -> None:
         """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
         path, _ = self._paths(types)
-        head = {"name": compiled.name, "form": compiled.form, "needed": compiled.needed}
+        kept = ("name", "form", "needed", "stack_bytes", "written")
+        head = {name: getattr(compiled, name) for name in kept}
         with contextlib.suppress(OSError):
             old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
             _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)

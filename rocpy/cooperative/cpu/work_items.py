@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from rocpy.cooperative.cpu.assembly import CALL, INCOMING, LABEL, NAME, Line, line_of, plain, read_line, waits
@@ -62,6 +63,8 @@ class Part:
         Number of the collective that it ends with; None where it ends with another wait, or the kernel.
     reserves
         Calls for shared memory that every thread makes first, with the arguments by which one may make each for all.
+    site
+        Constant with the source line that threads are at when it begins.
     defines
         Names of its values.
     """
@@ -70,6 +73,7 @@ class Part:
     leads: bool
     collective: int | None = None
     reserves: dict[str, str] = field(default_factory=dict)
+    site: str = "null"
     defines: set[str] = field(default_factory=set)
 
 
@@ -106,6 +110,8 @@ class Kernel:
         self._definitions: dict[str, Line] = {}
         self._recipes: dict[str, list[Line] | None] = {}
         self._sites = 0
+        for before, after in pairwise(self.parts):
+            after.site = self._last_site(before)
         for part in self.parts:
             self._prepare(part)
 
@@ -200,14 +206,24 @@ class Kernel:
             part.defines.add(line.result)
             self._definitions[line.result] = line
 
+    def _site_of(self, line: Line) -> str | None:
+        """Return the constant with the source line that an instruction stores in the thread's state, if it does."""
+        stored = re.match(rf'store ptr (?P<site>@(?:"[^"]*"|[-\w$.]+)), ptr (?P<to>{NAME})', line.text)
+        return stored["site"] if stored and stored["to"] in self._states else None
+
+    def _last_site(self, part: Part) -> str:
+        """Return the constant with the source line of the wait that a part ends with: the nearest stored before it."""
+        blocks = sorted(part.blocks, key=lambda block: block.waits)  # which are in the order that they are reached in
+        lines = [line for block in blocks for line in block.lines]
+        return next((site for line in reversed(lines) if (site := self._site_of(line))), part.site)
+
     def _find_reserves(self, part: Part) -> None:
         """Find the calls for shared memory in a part's first block, all of which every thread runs."""
-        site = "null"
+        site = part.site
         for line in part.blocks[0].lines:
             call = _call_of(line)
-            stored = re.match(rf'store ptr (?P<site>@(?:"[^"]*"|[-\w$.]+)), ptr (?P<to>{NAME})', line.text)
-            if stored and stored["to"] in self._states:
-                site = stored["site"]
+            if stored := self._site_of(line):
+                site = stored
             elif call and call["what"] == "shared":
                 _, _, rest = call["arguments"].partition(", ")
                 if not line.uses[1:]:  # of a size that is known

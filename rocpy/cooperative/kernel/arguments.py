@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def as_numpy(subject: str, name: str, argument: Any) -> np.ndarray:
         )
     if isinstance(argument, np.ndarray):
         return np.asarray(argument)
-    if type(argument).__module__.partition(".")[0] == "torch":
+    if is_tensor(argument):
         return _from_torch(subject, name, argument)
     if not hasattr(argument, "__dlpack__"):
         raise InvalidOperandError(
@@ -43,6 +44,44 @@ def as_numpy(subject: str, name: str, argument: Any) -> np.ndarray:
         raise InvalidOperandError(
             f"{subject}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
         ) from None
+
+
+def is_tensor(argument: Any) -> bool:
+    """Return whether an argument is a tensor of torch's, or of a class derived from it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(argument, torch.Tensor)
+
+
+def raise_versions(arguments: tuple[Any, ...], written: Iterable[tuple[int, ...]]) -> None:
+    """Tell autograd of the tensors that a kernel may have written to, as operations in place do.
+
+    Parameters
+    ----------
+    arguments
+        Of the kernel.
+    written
+        Paths of the arguments that it may write to: an argument's number, and the index in it for each tuple.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    tensors: list[Any] = []
+    for path in written:
+        if path[0] < len(arguments):
+            value = arguments
+            for index in path:
+                value = value[index]
+            _collect(torch, value, tensors)
+    if tensors:
+        torch._C._increment_version(tensors)
+
+
+def _collect(torch: Any, value: Any, tensors: list[Any]) -> None:
+    if isinstance(value, tuple):
+        for each in value:
+            _collect(torch, each, tensors)
+    elif isinstance(value, torch.Tensor) and not value.is_inference():  # those have no version
+        tensors.append(value)
 
 
 def _from_torch(subject: str, name: str, tensor: Any) -> np.ndarray:

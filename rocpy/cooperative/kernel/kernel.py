@@ -14,7 +14,7 @@ import numpy as np
 from rocpy import platform
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.cooperative.kernel import backends
-from rocpy.cooperative.kernel.arguments import narrowed, value_of
+from rocpy.cooperative.kernel.arguments import narrowed, raise_versions, value_of
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
 from rocpy.cooperative.kernel.mode import NATIVE, mode_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError
@@ -186,10 +186,8 @@ class Launch:
                 raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
         if kernel.float_type:
             arguments = tuple(map(narrowed, arguments))
-        if (
-            not _ON_CPU.issuperset(map(type, arguments))
-            and (index := backends.amdgpu().device_of(arguments)) is not None
-        ):
+        plain = _ON_CPU.issuperset(map(type, arguments))
+        if not plain and (index := backends.amdgpu().device_of(arguments)) is not None:
             _check_count(kernel, len(arguments))
             if not self._empty:
                 backends.amdgpu().launch(kernel, self, arguments, index)
@@ -205,7 +203,13 @@ class Launch:
             values += tuple(map(narrowed, defaults)) if kernel.float_type else defaults
         if self._empty:
             return
-        launcher(self._config, values)
+        if plain:
+            launcher(self._config, values)
+            return
+        try:
+            launcher(self._config, values)
+        finally:  # a kernel that fails has written until then
+            raise_versions(arguments, launcher.written(values))
 
 
 def _check_count(kernel: Kernel, count: int) -> None:
@@ -295,7 +299,7 @@ def jit(
     threads
         OS threads over which the blocks are distributed; 0: ``ROCPY_NUM_THREADS``, otherwise the CPUs of this process.
     stack_bytes
-        Stack size of each fiber, which contains the thread's local arrays.
+        Stack size of each fiber, at least; local arrays that need more get it.
 
     Returns
     -------

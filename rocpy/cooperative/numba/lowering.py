@@ -12,13 +12,14 @@ from numba.core import cgutils, ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonTypeInference
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
 
 from rocpy.cooperative.kernel.mode import Mode
 from rocpy.cooperative.numba import runtime
-from rocpy.cooperative.numba.access import WRITE, access_of, bits_of, kind_of_store, shared_possibly
 from rocpy.cooperative.numba.floats import NarrowInference, NotingInference
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64
+from rocpy.cooperative.numba.memory.access import WRITE, access_of, bits_of, kind_of_store, shared_possibly
+from rocpy.cooperative.numba.memory.writes import FindWrites
 from rocpy.cooperative.numba.runtime import call, current
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
@@ -181,6 +182,7 @@ def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
         def define_pipelines(self) -> list[Any]:
             """Return the one pipeline."""
             manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.add_pass_after(FindWrites, NopythonRewrites)
             for old, new in replaced.items():
                 manager.add_pass_after(new, old)
             manager.passes = [each for each in manager.passes if each[0] not in replaced]

@@ -30,22 +30,48 @@ _ALGORITHMS = ("direct", "striped", "vectorize", "transpose", "warp_transpose")
 _COLLECTIVE = ("transpose", "warp_transpose")
 
 
+# Numba's sums of integers must not overflow: what LLVM makes of a comparison with one that does is anything.
+
+
+@register_jitable
+def _bounded(distance: int) -> int:
+    """Return a distance that no overflow follows from, outside of every group as the one it stands for."""
+    return min(max(distance, -(2**62)), 2**62)
+
+
+@register_jitable
+def _wrapped(rank: int, size: int) -> int:
+    """Return a rank below twice the group's size as one of the group."""
+    return rank - size if rank >= size else rank
+
+
 SOURCES = {
-    "up": lambda rank, distance, size: rank - distance,
-    "down": lambda rank, distance, size: rank + distance,
-    "offset": lambda rank, distance, size: rank + distance,
-    "rotate": lambda rank, distance, size: (rank + distance) % size,
+    "up": lambda rank, distance, size: rank - _bounded(distance),
+    "down": lambda rank, distance, size: rank + _bounded(distance),
+    "offset": lambda rank, distance, size: rank + _bounded(distance),
+    "rotate": lambda rank, distance, size: _wrapped(rank + distance % size, size),
     "xor": lambda rank, distance, size: rank ^ distance,
     "index": lambda rank, distance, size: distance,
 }
+
+
+def _rotated_by_unsigned(rank: int, distance: Any, size: int) -> Any:
+    return _wrapped(rank + types.int64(distance % types.uint64(size)), size)
+
+
+def source_function(mode: str, distance: types.Type) -> Any:
+    """Return the function of rank, distance and size that gives the rank whose value a thread gets."""
+    return register_jitable(_rotated_by_unsigned if distance == types.uint64 else SOURCES[mode])
 
 
 @builds("shuffle")
 def _build_shuffle(call: Call) -> Plan:
     dtype, _ = call.payload()
     mode = call.one_of("mode", SOURCES)
-    source_of = register_jitable(SOURCES[mode])
     call.integer("distance")
+    is_unsigned = types.unliteral(call.types["distance"]) == types.uint64
+    distance_type = types.uint64 if mode == "rotate" and is_unsigned else types.int64
+    source_of = source_function(mode, distance_type)
 
     def function(group: Any, value: Any, distance: Any) -> Any:
         rank, size = group_rank(group), group_size(group)
@@ -55,7 +81,7 @@ def _build_shuffle(call: Call) -> Plan:
         source = source_of(rank, distance, size)
         return slots[source if 0 <= source < size else rank]
 
-    parameters = {"group": call.group, "value": dtype, "distance": types.int64}
+    parameters = {"group": call.group, "value": dtype, "distance": distance_type}
     return Plan(function, parameters, dtype, choices={"dtype": dtype, "mode": mode})
 
 
@@ -202,16 +228,16 @@ def _build_load(call: Call) -> Plan:
         if debugging():
             for k in range(count):
                 at = position(rank, size, k)
-                if at < valid and 0 <= offset + at < source.shape[0]:
+                if at < valid and -at <= offset < source.shape[0] - at:
                     note_access(source, offset + at, None)
-        if offset >= 0 and size * count <= valid and offset + size * count <= source.shape[0]:
+        if offset >= 0 and size * count <= valid and offset <= source.shape[0] - size * count:
             for k in range(count):
                 out[k] = source[types.uint64(offset + position(rank, size, k))]
             return
         for k in range(count):
             at = position(rank, size, k)
             if at < valid:
-                if offset + at < 0 or offset + at >= source.shape[0]:
+                if offset < -at or offset >= source.shape[0] - at:
                     raise IndexError("coop.load: the tile extends past the end of source; pass valid_items=")
                 out[k] = source[offset + at]
             elif fills:
@@ -239,16 +265,16 @@ def _build_store(call: Call) -> Plan:
         if debugging():
             for k in range(each):
                 at = position(rank, size, k)
-                if at < valid and 0 <= offset + at < target.shape[0]:
+                if at < valid and -at <= offset < target.shape[0] - at:
                     note_access(target, offset + at, get(value, k))
-        if offset >= 0 and size * each <= valid and offset + size * each <= target.shape[0]:
+        if offset >= 0 and size * each <= valid and offset <= target.shape[0] - size * each:
             for k in range(each):
                 target[types.uint64(offset + position(rank, size, k))] = get(value, k)
             return
         for k in range(each):
             at = position(rank, size, k)
             if at < valid:
-                if offset + at < 0 or offset + at >= target.shape[0]:
+                if offset < -at or offset >= target.shape[0] - at:
                     raise IndexError("coop.store: the tile extends past the end of target; pass valid_items=")
                 target[offset + at] = get(value, k)
 

@@ -26,6 +26,7 @@ from rocpy.cooperative.numba.runtime import (
 from rocpy.cooperative.numba.sort import SlotLayout
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
+_MOST = 2**63 - 1
 _TILE = ("tile_predecessor", "tile_successor")
 
 
@@ -155,7 +156,7 @@ def _build_difference(call: Call) -> Plan:
     def right(group: Any, value: Any, valid: int, _predecessor: Any, successor: Any, out: Any) -> None:
         slots, rank, size = open_slots(group, dtype, 2), group_rank(group), group_size(group)
         share(group, slots, value)
-        last = min(valid, size * each) - 1
+        last = min(max(valid, 0), size * each) - 1
         for k in range(each):
             at = rank * each + k
             out[k] = get(value, k)
@@ -187,18 +188,22 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Slo
     if not isinstance(lengths_type, types.Integer):
         raise refuse(f"{call.name}: lengths are {lengths_type}; they must be integers")
     each, get = max(count, 1), item_getter(count)
-    complaint = f"coop.{call.name}: a length is negative"
+    complaint = f"coop.{call.name}: a length is negative, or 2**63 or more"
+    overflow = f"coop.{call.name}: the lengths add up to 2**63 or more"
 
     @register_jitable
     def bring(group: Any, ends: Any, values: Any, value: Any, lengths: Any) -> None:
         rank, size = group_rank(group), group_size(group)
         for k in range(each):
-            if get(lengths, k) < 0:
+            length = types.int64(get(lengths, k))
+            if length < 0:
                 raise IndexError(complaint)
-            ends[rank * each + k] = get(lengths, k)
+            ends[rank * each + k] = length
             values[rank * each + k] = get(value, k)
         if arrive(group):
             for i in range(1, size * each):
+                if ends[i] > _MOST - ends[i - 1]:
+                    raise IndexError(overflow)
                 ends[i] += ends[i - 1]
             release(group)
         await_leader(group)
@@ -229,14 +234,17 @@ def _build_decode(call: Call) -> Plan:
     bytes_each, ends_in, values_in = layout.bytes, layout["ends"], layout["values"]
 
     def decode(group: Any, value: Any, lengths: Any, window: int, out: Any, positions: Any) -> int:
+        if window < 0:
+            raise IndexError("coop.run_length_decode: window is negative")
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, types.uint8, bytes_each)
         ends, values = ends_in(slots, size), values_in(slots, size)
         bring(group, ends, values, value, lengths)
         runs = size * each
         for k in range(decoded):
-            at = window + rank * decoded + k
-            if 0 <= at < ends[runs - 1]:
+            ahead = rank * decoded + k
+            if window < ends[runs - 1] - ahead:
+                at = window + ahead
                 run = find(ends, runs, at)
                 out[k] = values[run]
                 if positions is not None:
@@ -277,7 +285,7 @@ def _build_decode_into(call: Call) -> Plan:
         ends, values = ends_in(slots, size), values_in(slots, size)
         bring(group, ends, values, value, lengths)
         total = ends[size * each - 1]
-        if offset < 0 or offset + total > target.shape[0]:
+        if offset < 0 or total > target.shape[0] - offset:
             raise IndexError("coop.run_length_decode_into: the items extend past the end of target")
         for at in range(rank, total, size):
             item = values[find(ends, size * each, at)]

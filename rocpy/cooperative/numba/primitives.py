@@ -16,12 +16,13 @@ from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin
 
 from rocpy.cooperative.api.table import PRIMITIVES, Primitive
-from rocpy.cooperative.numba import movement, neighbours, reduce, runtime, scan, sort
+from rocpy.cooperative.numba import atomics, movement, neighbours, reduce, runtime, scan, sort
 from rocpy.cooperative.numba.half import HALVES
+from rocpy.cooperative.numba.llvm_types import I64
 from rocpy.cooperative.numba.plans import BUILDERS, DEVICE, Call, Plan
 from rocpy.cooperative.numba.types import first_element, own_copy, refuse, stack_array
 
-_ = (movement, neighbours, reduce, scan, sort)  # register the builders of what the package has put into the table
+_ = (atomics, movement, neighbours, reduce, scan, sort)  # register what kernels may call
 
 # NVIDIA's names for what some parameters are.
 _OTHER_NAMES = {
@@ -75,13 +76,21 @@ def _device_function(key: Implementation) -> Callable[..., Any]:
     return (make(key.plan) if make else None) or key.plan.function
 
 
+def _cast(context: Any, builder: Any, value: Any, held: types.Type, wanted: types.Type) -> Any:
+    """Return an argument as the plan takes it; a number of items that no int64 has stays larger than any other."""
+    cast = context.cast(builder, value, held, wanted)
+    if wanted is types.int64 and types.unliteral(held) is types.uint64:
+        return builder.select(builder.icmp_signed("<", cast, I64(0)), I64(2**63 - 1), cast)
+    return cast
+
+
 def _codegen(key: Implementation) -> Callable[..., Any]:
     plan, names = key.plan, key.names
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
         typed_arguments = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
-        values = [context.cast(builder, *typed_arguments[name], wanted) for name, wanted in plan.parameters.items()]
+        values = [_cast(context, builder, *typed_arguments[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
         if runtime.on_device(builder):
             if any(each in HALVES for each in (*signature.args, plan.choices.get("dtype"))):

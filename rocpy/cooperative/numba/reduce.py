@@ -78,13 +78,15 @@ def _build(call: Call) -> Plan:
             f"{call.name}: valid_items counts threads, not items; for a ThreadData, fill the unused items with the "
             "neutral element"
         )
-    function = _function(chosen, dtype, count, everyone=bool(call.literal("all", bool)), limited=limited)
+    complaint = f"coop.{call.name}: valid_items is less than 1" if limited else ""
+    function = _function(chosen, dtype, count, everyone=bool(call.literal("all", bool)), complaint=complaint)
     parameters = {"group": call.group, "value": plain(call.types["value"])} | call.integers("valid_items")
     choices = {"dtype": dtype, "items": count, "op": chosen, "all": bool(call.literal("all", bool))}
     return Plan(function, parameters, dtype, choices=choices)
 
 
-def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, everyone: bool, limited: bool) -> Any:
+def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, everyone: bool, complaint: str) -> Any:
+    """Return the function of a reduction; one of fewer than all threads has something to complain of."""
     put, tree = make_put(chosen.combine, count), make_tree(chosen.combine)
 
     @register_jitable
@@ -100,8 +102,13 @@ def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, ever
             return slots[0]
         return poison(dtype)
 
-    if limited:
-        return lambda group, value, valid_items: finish(group, value, min(valid_items, group_size(group)))
+    def of_some(group: Any, value: Any, valid_items: int) -> Any:
+        if valid_items < 1:
+            raise IndexError(complaint)
+        return finish(group, value, min(valid_items, group_size(group)))
+
+    if complaint:
+        return of_some
     return lambda group, value: finish(group, value, group_size(group))
 
 

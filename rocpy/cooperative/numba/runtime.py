@@ -13,10 +13,10 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS
-from rocpy.cooperative.numba.access import READ, bits_of, kind_of_store
 from rocpy.cooperative.numba.dtypes import dtype_of
 from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
 from rocpy.cooperative.numba.llvm_types import BYTES, I8, I32, I64, TRIPLE, VOID
+from rocpy.cooperative.numba.memory.access import READ, bits_of, kind_of_store
 
 DEBUGGING = "rocpy_simt_debugging"  # known where the kernel is linked: see cpu/entry.py
 LDS = 3  # address space of shared memory on AMD GPUs

@@ -389,6 +389,7 @@ def _build_topk(call: Call) -> Plan:
     _must_have_order(call, dtype)
     greatest = "max" in call.name
     select = make_select(descending(dtype) if greatest else ascending(dtype))
+    complaint = f"coop.{call.name}: k is negative"
 
     @register_jitable
     def defined(n: int, k: int, valid: int) -> int:
@@ -396,6 +397,8 @@ def _build_topk(call: Call) -> Plan:
 
     @register_jitable
     def ordering(keys: Any, order: Any, spare: Any, n: int, k: int, valid: int) -> None:
+        if k < 0:
+            raise IndexError(complaint)
         select(keys, order, spare, max(min(valid, n), 0), defined(n, k, valid))
 
     return _plan(call, {"k": 0, "valid_items": 2**62}, ordering, defined, {"greatest": greatest})

@@ -16,6 +16,7 @@ from numba.extending import intrinsic, overload, overload_attribute, overload_me
 from numba.np import arrayobj
 
 from rocpy.cooperative.api import device
+from rocpy.cooperative.kernel.limits import MOST_PRIVATE_BYTES
 from rocpy.cooperative.kernel.mode import current_mode
 from rocpy.cooperative.numba import runtime
 from rocpy.cooperative.numba.dtypes import dtype_of
@@ -24,6 +25,9 @@ from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64, VOID
 from rocpy.cooperative.numba.runtime import WORDS, call, current
 
 MOST_LANES = 64
+# Elements of an array in a frame that are zeroed by one store, which LLVM splits into as many and then compares with
+# each other: the time grows with the square of their number.
+MOST_STORED = 64
 NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
 NO_MEMORY = (
     "memory is allocated here, which a GPU thread cannot do: use coop.local.array or coop.shared.array, and loops "
@@ -149,9 +153,7 @@ def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         if literal is None:
-            width = builder.trunc(arguments[0], I32)
-            whole = runtime.load_word(builder, WORDS["warp_size"])
-            return builder.select(builder.icmp_signed("==", width, I32(0)), whole, width)
+            return _width_at_launch(builder, arguments[0])
         if literal == 0:
             return runtime.load_word(builder, WORDS["warp_size"])
         # Here, not where types are found, of which Numba keeps what it found for kernels of other warp sizes.
@@ -161,6 +163,19 @@ def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
         return I32(literal)
 
     return WARP(types.int64 if literal is None else width), codegen
+
+
+def _width_at_launch(builder: ir.IRBuilder, width: ir.Value) -> ir.Value:
+    """Return a width that only the launch knows; on the CPU one that no warp has ends the launch here."""
+    whole = runtime.load_word(builder, WORDS["warp_size"])
+    # Wider than any warp stays so, and is not cut to its lower 32 bits.
+    for beyond, limit in (("<", -(2**31)), (">", 2**31 - 1)):
+        width = builder.select(builder.icmp_signed(beyond, width, I64(limit)), I64(limit), width)
+    width = builder.trunc(width, I32)
+    width = builder.select(builder.icmp_signed("==", width, I32(0)), whole, width)
+    if not runtime.on_device(builder):
+        call(builder, "rocpy_simt_group_size", current(builder), width)
+    return width
 
 
 def _check_width(width: int) -> None:
@@ -238,13 +253,13 @@ def _grid_function(stub: Any, *, whole: bool) -> None:
         result = types.int64 if count == 1 else types.UniTuple(types.int64, count)
         return result(ndim), codegen
 
-    _share_template(stub, function)
+    share_template(stub, function)
 
 
 _ATOMICS = frozenset(getattr(device._Atomics, name) for name in (*device.ATOMIC_OPERATIONS, "cas"))
 
 
-def _share_template(stub: Any, maker: Any) -> None:
+def share_template(stub: Any, maker: Any) -> None:
     """Let the name that users see have the template of the intrinsic, whose code is part of the caller's."""
     name = f"{'atomic.' if stub in _ATOMICS else ''}{stub.__name__.replace('_array', '.array')}"
     described = inspect.signature(maker._defn)
@@ -261,7 +276,7 @@ def _share_template(stub: Any, maker: Any) -> None:
     infer_global(stub, types.Function(make_intrinsic_template(maker, definition, maker._name, prefer_literal=True)))
 
 
-_share_template(device.this_warp, _warp)
+share_template(device.this_warp, _warp)
 _grid_function(device.grid, whole=False)
 _grid_function(device.gridsize, whole=True)
 
@@ -291,13 +306,30 @@ def _element_of(name: str, dtype: types.Type) -> types.Type:
     return result
 
 
+def _zeroed(context: Any, builder: ir.IRBuilder, kind: ir.ArrayType) -> ir.Value:
+    """Return memory for an array in the function's frame, which is zero when the function begins."""
+    if kind.count <= MOST_STORED:
+        return cgutils.alloca_once(builder, kind)
+    with builder.goto_entry_block():
+        memory = builder.alloca(kind)
+        size = I64(context.get_abi_sizeof(kind))
+        cgutils.memset(builder, builder.bitcast(memory, BYTES), size, 0)
+    return memory
+
+
 def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
     """Return an array in the frame of the function that is being compiled; poisoned in debug mode."""
     element = context.get_data_type(type_.dtype)
     count = 1
     for extent in shape:
         count *= extent
-    memory = cgutils.alloca_once(builder, ir.ArrayType(element, max(count, 1)))
+    size = count * context.get_abi_sizeof(element)
+    if size > MOST_PRIVATE_BYTES:
+        raise refuse(
+            f"an array of {size} bytes is created for each thread, and {MOST_PRIVATE_BYTES} are supported: make it "
+            "smaller, or pass an array with a row for each thread"
+        )
+    memory = _zeroed(context, builder, ir.ArrayType(element, max(count, 1)))
     memory.align = 16
     first = builder.bitcast(memory, element.as_pointer())
     wanted = builder.icmp_signed("!=", runtime.debug_word(builder), I32(0))
@@ -377,85 +409,6 @@ def _shared(_typing: Any, shape: Any, dtype: Any) -> Any:
     return result(shape, dtype), codegen
 
 
-_share_template(device.shared_array, _shared)
-_share_template(device.local_array, _local)
-_share_template(device.ThreadData, _thread_data)
-
-
-# Atomics.
-
-_RMW = {"add": "add", "sub": "sub", "and_": "and", "or_": "or", "xor": "xor", "exch": "xchg"}
-
-
-def _element_pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:
-    view = arrayobj.make_array(array_type)(context, builder, array)
-    if isinstance(index_type, types.BaseTuple):
-        parts = cgutils.unpack_tuple(builder, index, count=len(index_type))
-        indices = [context.cast(builder, part, each, types.intp) for part, each in zip(parts, index_type, strict=True)]
-    else:
-        indices = [context.cast(builder, index, index_type, types.intp)]
-    # Indices are checked in debug mode as those of ordinary accesses are.
-    return cgutils.get_item_pointer(
-        context, builder, array_type, view, indices, wraparound=False, boundscheck=context.enable_boundscheck
-    )
-
-
-def _rmw_name(name: str, dtype: types.Type) -> str:
-    if name in ("max", "min"):
-        if isinstance(dtype, types.Float):
-            return "f" + name
-        return name if getattr(dtype, "signed", False) else "u" + name
-    if isinstance(dtype, types.Float) and name in ("add", "sub"):
-        return "f" + name
-    return _RMW[name]
-
-
-def _define_atomic(name: str) -> None:
-    @intrinsic
-    def function(_typing: Any, array: Any, index: Any, value: Any) -> Any:
-        _check_atomic(name, array, index, value)
-        element = array.dtype
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
-            return builder.atomic_rmw(_rmw_name(name, element), pointer, arguments[2], "monotonic")
-
-        return element(array, index, element), codegen
-
-    _share_template(getattr(device._Atomics, name), function)
-
-
-def _check_atomic(name: str, array: Any, index: Any, value: Any) -> None:
-    if not isinstance(array, types.Array) or not isinstance(array.dtype, (types.Integer, types.Float)):
-        raise refuse(f"atomic.{name}: the array is {array}; it must have integer or floating-point elements")
-    if not array.mutable:
-        raise refuse(f"atomic.{name}: the array is read-only")
-    if isinstance(array.dtype, types.Float) and name in ("and_", "or_", "xor"):
-        raise refuse(f"atomic.{name}: the elements are {array.dtype}; bits are changed in integers only")
-    count = len(index) if isinstance(index, types.BaseTuple) else 1
-    if count != array.ndim:
-        raise refuse(f"atomic.{name}: {count} indices for an array of {array.ndim} dimensions")
-    if not isinstance(value, (types.Number, types.Boolean)):
-        raise refuse(f"atomic.{name}: the value is {value}; it must be a number")
-
-
-for _name in device.ATOMIC_OPERATIONS:
-    _define_atomic(_name)
-
-
-@intrinsic
-def _cas(_typing: Any, array: Any, index: Any, expected: Any, value: Any) -> Any:
-    _check_atomic("cas", array, index, value)
-    element = array.dtype
-    if not isinstance(element, types.Integer):
-        raise refuse(f"atomic.cas: the elements are {element}; only integers are compared and set")
-
-    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
-        exchanged = builder.cmpxchg(pointer, arguments[2], arguments[3], "monotonic", "monotonic")
-        return builder.extract_value(exchanged, 0)
-
-    return element(array, index, element, element), codegen
-
-
-_share_template(device._Atomics.cas, _cas)
+share_template(device.shared_array, _shared)
+share_template(device.local_array, _local)
+share_template(device.ThreadData, _thread_data)

@@ -92,3 +92,39 @@ def test_functions_of_numbers(arch, dtype):
     code = coop.compile(functions, f"void({dtype}[::1],{dtype}[:,::1])", arch, threads=64)
     amdgpu.run(code.code, code.name, 1, 64, *flat(x), *flat(out))
     check_functions(x, out)
+
+
+@coop.jit
+def atomics(a, plane, signed, unsigned, i, j):
+    coop.atomic.add(a, signed, 1)
+    coop.atomic.add(a, unsigned, 10)
+    coop.atomic.max(a, -1, 7)
+    coop.atomic.cas(a, -2, 0, 5)
+    coop.atomic.add(plane, (i, j), 1)
+
+
+@pytest.mark.parametrize("arch", WARP_SIZES)
+def test_a_negative_index_of_an_atomic_operation_counts_from_the_end(arch):
+    around, plane = np.zeros(12, np.int64), np.zeros((2, 3), np.int64)
+    code = coop.compile(atomics, "void(int64[::1],int64[:,::1],int64,uint64,int64,int64)", arch, threads=64)
+    amdgpu.run(code.code, code.name, 1, 4, *flat(around[4:8]), *flat(plane), -4, np.uint64(1), -1, -3)
+    assert around.tolist() == [0, 0, 0, 0, 4, 40, 5, 7, 0, 0, 0, 0]
+    assert plane.tolist() == [[0, 0, 0], [4, 0, 0]]
+
+
+@pytest.mark.parametrize("width", [0, 16])
+@pytest.mark.parametrize("arch", WARP_SIZES)
+def test_rotation_by_any_distance(arch, width):
+    @coop.jit(warp_size=device_library.ARCHITECTURES[arch])
+    def rotate(out, distance, unsigned):
+        group, i = coop.this_warp(width) if width else coop.this_block(), coop.threadIdx.x
+        out[0, i] = coop.shuffle(group, i, "rotate", distance)
+        out[1, i] = coop.shuffle(group, i, "rotate", unsigned)
+
+    size, threads = width or 48, 48
+    code = coop.compile(rotate, "void(int64[:,::1],int64,uint64)", arch, threads=64)
+    for distance, unsigned in ((2**63 - 1, 2**64 - 1), (-(2**63), 2**63)):
+        out = np.zeros((2, threads), np.int64)
+        amdgpu.run(code.code, code.name, 1, threads, *flat(out), distance, np.uint64(unsigned))
+        for row, by in zip(out, (distance, unsigned), strict=True):
+            assert row.tolist() == [i // size * size + (i + by) % size for i in range(threads)]
