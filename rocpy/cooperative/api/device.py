@@ -328,7 +328,7 @@ def local_array(shape: Any, dtype: Any) -> Any:
     ----------
     shape
         Number of elements or tuple of extents, known when the kernel is compiled. The local arrays of a thread have at
-        most 1 GiB on the CPU, and on a GPU what is left of the memory that a thread of a wave can have for itself.
+        most 1 GiB on the CPU; on a GPU the limit depends on the architecture.
     dtype
         Type of the elements.
 

@@ -62,6 +62,8 @@ class Launcher:
         """Return the paths of the arguments that the kernel may write to; none before it was compiled for them."""
         key = _simt.key_of(values)
         entry = None if key is None else self._entries.get(key)
+        if entry is None:  # other threads may have made room for theirs
+            entry = self._compiled.get(_text_of(values))
         return entry[3] if entry else ()
 
     def _raise(self, error: dict[str, Any]) -> None:
@@ -73,7 +75,7 @@ class Launcher:
         with _lock:
             if key is None:
                 raise _compiler().refusal(self._kernel, values)
-            text = ", ".join(map(type_text, values))
+            text = _text_of(values)
             entry = self._compiled.get(text)
             if entry is None:
                 entry = self._compiled[text] = self._find(text, values)
@@ -96,6 +98,10 @@ class Launcher:
         address = machine_code.load(program)
         compiler.connect(program)
         return address, program.form, program.stack_bytes, program.written
+
+
+def _text_of(values: tuple[Any, ...]) -> str:
+    return ", ".join(map(type_text, values))
 
 
 def type_text(value: Any) -> str:

@@ -106,6 +106,30 @@ def test_a_device_that_no_code_is_made_for(device):
 
 
 @pytest.mark.torch
+def test_the_versions_of_tensors_that_are_written_are_raised(device):
+    """As on the CPU, with code that was compiled now and with code from the disk."""
+    import torch
+
+    class Tensor(torch.Tensor):
+        def __dlpack_device__(self):
+            return 10, 0
+
+    def on_device(count):
+        return torch.zeros(count).as_subclass(Tensor)
+
+    def written(x, out, pair):
+        out[coop.threadIdx.x] = x[coop.threadIdx.x] + pair[0][0]
+        coop.atomic.add(pair[1], 0, 1)
+
+    for kernel in (coop.jit(written), coop.jit(written)):
+        x, out, pair = on_device(4), on_device(4), (on_device(1), on_device(1))
+        for _ in range(2):
+            kernel[1, 4, object()](x, out, pair)
+        assert (x._version, out._version, pair[0]._version, pair[1]._version) == (0, 2, 0, 2)
+    assert len(device.launched) == 4
+
+
+@pytest.mark.torch
 def test_hardware():
     """On a machine with an AMD GPU each primitive gives the bits of the CPU."""
     import torch
