@@ -69,7 +69,8 @@ def csrc_files_are_in_layers(tree: Tree) -> Iterator[str]:
     libraries = set(LIBRARY.findall(tree["csrc/abi/libraries.def"]))
     for root in LAYERED:
         lists = "".join(text for _, text in matching(tree, root, suffixes=("CMakeLists.txt", ".cmake")))
-        layers = {*LAYER.findall(lists), "gemm/kernels"}  # compiled once for each instruction set
+        # Compiled once for each instruction set.
+        layers = {*LAYER.findall(lists), "gemm/kernels", "gemm/kernels/pairs"}
         for path, _ in matching(tree, root, suffixes=(".cpp", ".hpp")):
             folder, _, name = path.removeprefix(root).rpartition("/")
             if folder not in layers and folder in libraries and root == "csrc/platforms/host/":

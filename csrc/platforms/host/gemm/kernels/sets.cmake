@@ -14,7 +14,8 @@ function(rocpy_gemm_kernels isa sources)
     set_target_properties(${target} PROPERTIES
       CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON INTERPROCEDURAL_OPTIMIZATION OFF)
-    target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:rocpy_host_layer_gemm_interface,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}
+      $<TARGET_PROPERTY:rocpy_host_layer_gemm_interface,INTERFACE_INCLUDE_DIRECTORIES>)
     target_compile_definitions(${target} PRIVATE ROCPY_KERNEL_ISA=${isa})
     if(COMMAND rocpy_sanitize)
       rocpy_sanitize(${target})
@@ -28,7 +29,7 @@ endfunction()
 set(all kernels.cpp,kernels_blocks.cpp,kernels_bytes.cpp,kernels_complex.cpp,kernels_integer.cpp,kernels_program.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
-  rocpy_gemm_kernels(avx512_bf16 kernels_pairs.cpp ${avx512} -mavx512vbmi -mavx512bf16)
+  rocpy_gemm_kernels(avx512_bf16 pairs/kernels_pairs.cpp ${avx512} -mavx512vbmi -mavx512bf16)
   rocpy_gemm_kernels(avx512_vbmi kernels_bytes.cpp ${avx512} -mavx512vbmi)
   rocpy_gemm_kernels(avx512_vnni kernels_integer.cpp ${avx512} -mavx512vnni -DROCPY_KERNEL_BASE=avx512)
   rocpy_gemm_kernels(avx512 ${all} ${avx512})

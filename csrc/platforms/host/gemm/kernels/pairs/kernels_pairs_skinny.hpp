@@ -2,8 +2,8 @@
 // A few rows of floating-point bytes, multiplied as pairs, against a large matrix of them that is read where it is.
 #pragma once
 
-#include "kernels_pairs.hpp"
 #include "kernels_skinny.hpp"
+#include "pair_words.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
