@@ -212,10 +212,10 @@ PROVIDERS = ("numpy", "torch", "exchange", "capsule", "array_interface", "buffer
 
 def memory_range(array, name="array"):
     """The addresses that an array's elements lie in: of the first byte, and of that after the last."""
-    cdef Operand seen
+    cdef Operand operand
     cdef size_t low = 0, high = 0
-    parse(array, name, &seen)
-    span(&seen, &low, &high)
+    parse(array, name, &operand)
+    span(&operand, &low, &high)
     return low, high
 
 

@@ -31,7 +31,8 @@ assert lock.acquire(timeout=5)
 lock.release()
 fork()
 """
-# Hooks that are registered while another thread forks, as a module is imported by its first use: the second half of that fork calls them.
+# Hooks that are registered while another thread forks, as by the import of a module by its first use: the second half
+# of that fork calls them.
 REGISTERED_DURING_A_FORK = """
 import sys
 seen = []

@@ -183,8 +183,8 @@ class Store:
     def write(self, types: str, compiled: Compiled) -> None:
         """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
         path, _ = self._paths(types)
-        kept = ("name", "form", "needed", "stack_bytes", "written")
-        head = {name: getattr(compiled, name) for name in kept}
+        stored = ("name", "form", "needed", "stack_bytes", "written")
+        head = {name: getattr(compiled, name) for name in stored}
         with contextlib.suppress(OSError):
             old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
             _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)

@@ -209,13 +209,13 @@ def all_to_all_v(
     comm: Communicator, source: Tensor, output: Tensor, sends: Sequence[int], takes: Sequence[int], how: How
 ) -> None:
     """Trade the parts of a tensor, cut along its first axis."""
-    row, given = copied(output), copied(source)
+    row, passed = copied(output), copied(source)
     # Elements of a row, or bytes where RCCL lacks the type.
-    width = math.prod(source.shape[1:]) * (source.element_size() // given.element_size())
+    width = math.prod(source.shape[1:]) * (source.element_size() // passed.element_size())
     counts = [[count * width for count in rows] for rows in (sends, takes)]
     text = f"(rows of 1 elements, dtype={_name(source)})"
     with _UNDESCRIBED if is_copied_as_it_is(source) else _Described(comm, text):
-        comm.all_to_all_v(given, *counts, out=row, **how)
+        comm.all_to_all_v(passed, *counts, out=row, **how)
     spread(row, output)
 
 

@@ -334,8 +334,8 @@ class FindWrites(FunctionPass):
 
     def run_pass(self, state: Any) -> bool:
         """Note it in the metadata of what is compiled."""
-        found = _Analysis(state.func_ir, state.typemap, state.calltypes, state.args)
-        state.metadata[WRITTEN] = Writes(_sorted(found.written), _sorted(found.returned))
+        analysis = _Analysis(state.func_ir, state.typemap, state.calltypes, state.args)
+        state.metadata[WRITTEN] = Writes(_sorted(analysis.written), _sorted(analysis.returned))
         return False
 
 
