@@ -23,6 +23,8 @@ cdef int written(object array, int provider) except -1
 # Why an array must go through torch's dispatcher, as text; None where its memory can be used.
 # The addresses that an operand's elements lie in; strides may be negative.
 cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
+# Whether an element of one lies where one of the other does.
+cdef bint share_memory(const Operand* one, const Operand* other) except -1
 cdef object dispatch_reason(object array)
 # The stream of a call: what the user gave as stream=, or for None the current stream of the framework that `like` came from on its
 # device (the null stream for arrays in CPU memory).

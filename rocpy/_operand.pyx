@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Arrays in and out: numpy arrays and plain torch tensors on the shortest way, every other producer by what it offers."""
 
+import ctypes
 import sys
+
+import numpy
 
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.errors import InvalidOperandError
@@ -22,6 +25,9 @@ from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_re
 from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 cnp.import_array()
+
+# Of numpy's search for an element that two arrays share.
+cdef object _MOST_WORK = 10000
 
 
 cdef int raise_if(int failed) except -1:
@@ -210,13 +216,56 @@ cdef int stream_of(object stream, const Operand* like, hipStream_t* out, StreamU
 PROVIDERS = ("numpy", "torch", "exchange", "capsule", "array_interface", "buffer")
 
 
-def memory_range(array, name="array"):
-    """The addresses that an array's elements lie in: of the first byte, and of that after the last."""
-    cdef Operand operand
+cdef bint lies_between(const Operand* one, const Operand* other):
+    """Whether two matrices are sets of columns, or of rows, that lie side by side in one array."""
+    cdef int64_t bytes_of_one = array_type_of_hip(one.type).bits // 8, bytes_of_other = array_type_of_hip(other.type).bits // 8
+    cdef int64_t pitch, apart
+    cdef int inner
+    if one.ndim != 2 or other.ndim != 2 or bytes_of_one == 0 or bytes_of_other == 0:
+        return False
+    for inner in range(2):
+        pitch = one.strides[1 - inner] * bytes_of_one
+        if one.strides[inner] != 1 or other.strides[inner] != 1 or pitch <= 0 or other.strides[1 - inner] * bytes_of_other != pitch:
+            continue
+        apart = (<int64_t>(<size_t>other.data - <size_t>one.data)) % pitch
+        if apart < 0:
+            apart += pitch
+        return one.shape[inner] * bytes_of_one <= apart and apart + other.shape[inner] * bytes_of_other <= pitch
+    return False
+
+
+cdef object outline(const Operand* operand):
+    """An array of numpy's that lies as an operand does, to be asked about its place alone: nobody reads it."""
     cdef size_t low = 0, high = 0
-    parse(array, name, &operand)
-    span(&operand, &low, &high)
-    return low, high
+    cdef int64_t size = array_type_of_hip(operand.type).bits // 8
+    cdef int axis
+    span(operand, &low, &high)
+    memory = (ctypes.c_char * (high - low)).from_address(low)
+    shape = [operand.shape[axis] for axis in range(operand.ndim)]
+    strides = [operand.strides[axis] * size for axis in range(operand.ndim)]
+    return numpy.ndarray(shape, f"V{size}", memory, <size_t>operand.data - low, strides)
+
+
+cdef bint share_memory(const Operand* one, const Operand* other) except -1:
+    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
+    span(one, &low, &high)
+    span(other, &other_low, &other_high)
+    if low == high or other_low == other_high or other_low >= high or low >= other_high or lies_between(one, other):
+        return False
+    if array_type_of_hip(one.type).bits < 8 or array_type_of_hip(other.type).bits < 8:
+        return True
+    try:
+        return numpy.shares_memory(outline(one), outline(other), max_work=_MOST_WORK)
+    except numpy.exceptions.TooHardError:
+        return True
+
+
+def shares_memory(array, other):
+    """Whether an element of an array lies where one of another does; ``True`` where that is hard to tell."""
+    cdef Operand one, two
+    parse(array, "out", &one)
+    parse(other, "out", &two)
+    return share_memory(&one, &two)
 
 
 def describe(array, name="array", *, output=False):

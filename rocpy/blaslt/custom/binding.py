@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rocpy._operand import TorchLayerRequired, memory_range
+from rocpy._operand import TorchLayerRequired, shares_memory
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
 from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
@@ -232,9 +232,9 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
                 f"out: shape {tuple(getattr(one, 'shape', ()))}, but the result has shape {bound.result_shape}; pass "
                 "out= of that shape"
             )
-    ranges = {i: memory_range(one, "out") for i, one in enumerate(outs) if one is not None} if count > 1 else {}
-    for (i, one), (j, other) in itertools.combinations(ranges.items(), 2):
-        if one[0] < other[1] and other[0] < one[1]:
+    written = [(i, one) for i, one in enumerate(outs) if one is not None]
+    for (i, one), (j, other) in itertools.combinations(written, 2):
+        if shares_memory(one, other):
             raise InvalidOperandError(f"out: results {i} and {j} share memory; pass two arrays")
     return outs
 

@@ -11,7 +11,7 @@ from abi cimport hipStream_t
 from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
-from rocpy._operand cimport Operand, span
+from rocpy._operand cimport Operand, share_memory, span
 from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, info, parse_all
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
@@ -137,7 +137,13 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
         out=out, options=options, stream=stream))
 
 
-# Whose memory is noted, of each group.
+# An operand of a group.
+cdef struct Noted:
+    Operand operand
+    Py_ssize_t group
+    int which
+
+
 cdef enum:
     OF_OUT
     OF_A
@@ -145,11 +151,10 @@ cdef enum:
     OF_BIAS
     OF_SCALE_A
     OF_SCALE_B
-    KINDS
 
 
-cdef str text_of(Py_ssize_t noted):
-    return f"{('out', 'a', 'b', 'bias', 'scale_a', 'scale_b')[noted % KINDS]}[{noted // KINDS}]"
+cdef str text_of(const Noted *noted):
+    return f"{('out', 'a', 'b', 'bias', 'scale_a', 'scale_b')[noted.which]}[{noted.group}]"
 
 
 cdef class ListedGroups:
@@ -161,7 +166,7 @@ cdef class ListedGroups:
     cdef list later  # groups that are computed each by itself
     cdef bint begun
     cdef Operand first  # the a of the first group that is launched
-    cdef vector[pair[pair[size_t, size_t], Py_ssize_t]] ranges  # of memory, where results are written to arrays of the caller's
+    cdef vector[Noted] noted  # where results are written to arrays of the caller's
     cdef vector[ListedProduct] products
 
     def __cinit__(self, GroupedCall call not None):
@@ -246,33 +251,35 @@ cdef class ListedGroups:
 
     cdef int note(self, Py_ssize_t g, int which, const Operand *operand) except -1:
         """Note the memory of an operand, if there is one."""
-        cdef pair[pair[size_t, size_t], Py_ssize_t] one
+        cdef Noted one
         if operand.ndim >= 0:
-            span(operand, &one.first.first, &one.first.second)
-            one.second = g * KINDS + which
-            self.ranges.push_back(one)
+            memcpy(&one.operand, operand, sizeof(Operand))
+            one.group, one.which = g, which
+            self.noted.push_back(one)
         return 0
 
-    cdef int check_ranges(self) except -1:
+    cdef int check_noted(self) except -1:
         """Refuse results that share memory, with one another or with what another group reads."""
-        cdef size_t i
-        cdef pair[pair[size_t, size_t], Py_ssize_t] one, last_out, last_read
-        cdef bint writes
-        last_out.first.second = last_read.first.second = 0
-        sort(self.ranges.begin(), self.ranges.end())
-        for i in range(self.ranges.size()):
-            one = self.ranges[i]
-            if one.first.first == one.first.second:
-                continue
-            writes = one.second % KINDS == OF_OUT
-            if one.first.first < last_out.first.second:
-                raise _groups.overlap(text_of(last_out.second), text_of(one.second), writes)
-            if writes and one.first.first < last_read.first.second:
-                raise _groups.overlap(text_of(one.second), text_of(last_read.second), False)
-            if writes:
-                last_out = one
-            elif one.first.second > last_read.first.second:
-                last_read = one
+        cdef vector[pair[pair[size_t, size_t], size_t]] ranges
+        cdef pair[pair[size_t, size_t], size_t] reach
+        cdef const Noted *one
+        cdef const Noted *other
+        cdef size_t i, j
+        for i in range(self.noted.size()):
+            span(&self.noted[i].operand, &reach.first.first, &reach.first.second)
+            reach.second = i
+            ranges.push_back(reach)
+        sort(ranges.begin(), ranges.end())
+        for i in range(ranges.size()):
+            one = &self.noted[ranges[i].second]
+            for j in range(i + 1, ranges.size()):
+                if ranges[j].first.first >= ranges[i].first.second:
+                    break
+                other = &self.noted[ranges[j].second]
+                if (one.which == OF_OUT or other.which == OF_OUT) and share_memory(&one.operand, &other.operand):
+                    if other.which == OF_OUT and (one.which != OF_OUT or other.group < one.group):
+                        one, other = other, one
+                    raise _groups.overlap(text_of(one), text_of(other), other.which == OF_OUT)
         return 0
 
     cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple owners) except -1:
@@ -342,7 +349,7 @@ cdef object listed(GroupedCall call):
         return collected(call.row, [groups.by_itself(g) for g in range(len(groups.a))])
     for g in range(len(groups.a)):
         groups.add(g)
-    groups.check_ranges()
+    groups.check_noted()
     if groups.later and groups.begun:
         refuse_capture(call.completion, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if groups.products.size():

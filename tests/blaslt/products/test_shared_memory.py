@@ -99,10 +99,21 @@ def test_results_of_groups_share_no_memory():
     assert not whole.any()
 
 
-def test_results_of_groups_may_lie_one_behind_the_other():
+@pytest.mark.parametrize("place", ["rows", "columns", "columns of F", "every third column", "among operands"])
+def test_results_of_groups_may_lie_in_one_array(place):
     groups = _groups()
-    whole = np.zeros((12, 4), np.float32)
-    outs = [whole[:4], whole[4:8], whole[8:]]
+    whole = np.zeros((12, 12), np.float32, order="F" if place == "columns of F" else "C")
+    if place == "rows":
+        outs = [whole[:4, :4], whole[4:8, :4], whole[8:, :4]]
+    elif place == "every third column":
+        outs = [whole[:4, i::3] for i in range(3)]
+    else:
+        outs = [whole[:4, :4], whole[:4, 4:8], whole[:4, 8:]]
+    if place == "among operands":
+        outs[1], operand = groups["out"][1], outs[1]
+        operand[...] = groups["b"][0]
+        groups["b"][0] = operand
+        outs[0] = groups["out"][0]
     rocpy.grouped_matmul(groups["a"][:1], groups["b"], out=outs)
     for out, b in zip(outs, groups["b"], strict=True):
         np.testing.assert_allclose(out, groups["a"][0] @ b, rtol=1e-5, atol=1e-5)
