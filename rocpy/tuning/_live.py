@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
+import sys
 import threading
 import time
 import warnings
@@ -100,7 +101,7 @@ def tune(
             "measured choice could change; tune without it"
         )
     # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
-    with _lock, contextlib.nullcontext(hold_stream(product.stream)):
+    with _lock, contextlib.nullcontext(hold_stream(product.stream)), _unrecorded():
         algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
@@ -141,6 +142,13 @@ def tune(
             problem, report.best, report.gain, report.reason, report.elapsed_ms,
         )  # fmt: skip
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
+
+
+def _unrecorded() -> contextlib.AbstractContextManager[Any]:
+    """Return a block without gradients: the products that are measured give their results to nobody."""
+    torch = sys.modules.get("torch")
+    unrecorded: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if torch is None else torch.no_grad()
+    return unrecorded
 
 
 def _tune_native(product: PlannedProduct, *arguments: Any) -> TuningReport:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rocpy import platform
+from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.tuning_report import Trial
@@ -89,6 +90,8 @@ def verified(
 def _wrong(product: PlannedProduct, algorithm: Any, sample: Sample) -> str:
     try:
         result, additional = _outputs(product.execute(algorithm=algorithm))
+    except TorchLayerRequired:  # says nothing of an algorithm
+        raise
     except (LibraryError, UnsupportedError) as error:
         return f"{_FAILED}{error}"
     message = sample.wrong(result, additional)

@@ -123,6 +123,17 @@ def test_a_gradient_is_refused_where_autograd_records(made, executed):
         product.execute()
 
 
+def test_measuring_takes_part_in_no_gradient():
+    weight = torch.nn.Parameter(B.clone())
+    with torch.no_grad():
+        product = rocpy.Matmul(A, weight)
+    assert product.autotune(budget_ms=20).trials
+    with pytest.raises(rocpy.UnsupportedError, match="b: it requires grad"):
+        product.execute()
+    with pytest.raises(rocpy.UnsupportedError, match="dispatch mode"):
+        make_fx(lambda x: product.autotune(budget_ms=20) and x)(torch.ones(4, 3))
+
+
 def test_what_required_a_gradient_when_it_was_planned_without_grad_mode():
     a = A.clone().requires_grad_()
     with torch.no_grad():

@@ -25,10 +25,10 @@ def sizes(module: Any, kinds: set[str]) -> dict[str, int]:
     declared = "\n".join(f"@size{i} = external global {kind}" for i, kind in enumerate(ordered))
     layout = f'target datalayout = "{module.data_layout}"\n'
     with llvm.parse_assembly(layout + declared) as sized, llvm.create_target_data(module.data_layout) as target:
-        sizes = [
+        of_each = [
             target.get_abi_size(sized.get_global_variable(f"size{i}").global_value_type) for i in range(len(kinds))
         ]
-    return dict(zip(ordered, sizes, strict=True))
+    return dict(zip(ordered, of_each, strict=True))
 
 
 def frame_bytes(module: Any) -> int:
