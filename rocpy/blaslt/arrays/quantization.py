@@ -323,7 +323,8 @@ def quantize(
     -----
     The scale is the largest magnitude over the largest number of the type (127 for int8, which makes it symmetric), so
     that nothing overflows; values are rounded to nearest, ties to even. A slice of zeros has scale 1. If a slice
-    contains a NaN or an infinity, its scale is NaN and its values are 0.
+    contains a NaN or an infinity, its scale is NaN and its values are 0. Scales are normal float32 numbers: smaller
+    slices are rounded to fewer bits, down to 0, and float64 values too large for such a scale saturate.
 
     Examples
     --------

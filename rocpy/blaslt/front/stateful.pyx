@@ -12,7 +12,7 @@ from rocpy import _json
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.blaslt.front.planned import planned_product
-from rocpy.blaslt.model.algorithms import FORMAT, LISTED, Algorithm, Algorithms
+from rocpy.blaslt.model.algorithms import ALL, FORMAT, LISTED, Algorithm, Algorithms
 from rocpy.blaslt.selection.tuner import tuner
 from rocpy.errors import ClosedError, InvalidProblemError
 
@@ -233,7 +233,7 @@ cdef class Matmul:
         >>> only[0].name == found[-1].name, only[0].source
         (True, 'pinned')
         """
-        check_count(max_algorithms)
+        max_algorithms = counted(max_algorithms)
         if algorithms is None:
             return Algorithms(self.held().plan(max_algorithms=max_algorithms))
         if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
@@ -283,7 +283,7 @@ cdef class Matmul:
         ...     mm.algorithms[0] == report.best
         True
         """
-        check_count(max_algorithms)
+        max_algorithms = counted(max_algorithms)
         return tuner().tune(self.held(), budget_ms=budget_ms, max_algorithms=max_algorithms)
 
     def pin(self, algorithm):
@@ -411,7 +411,8 @@ cdef class Matmul:
         return f"<rocpy.Matmul {self.product.problem}{', closed' if self.product.closed else ''}>"
 
 
-cdef int check_count(object max_algorithms) except -1:
+cdef object counted(object max_algorithms):
+    """Return how many algorithms are asked for: no platform has more than ALL."""
     if not isinstance(max_algorithms, int) or max_algorithms < 1:
         raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
-    return 0
+    return min(max_algorithms, ALL)

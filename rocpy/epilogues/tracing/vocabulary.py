@@ -13,7 +13,7 @@ __all__ = ["LISTED", "MEANINGS"]
 
 LISTED = (
     "arithmetic, comparisons, & | ~, where, minimum, maximum, abs, exp, log, sqrt, rsqrt, square, reciprocal, pow with "
-    "an integer or half-integer exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, "
+    "an integer exponent up to 16 or 0.5 or -0.5, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, "
     "hardsigmoid, "
     "hardswish, clamp, clip, round, floor, ceil, masked_fill, addcmul, lerp, casts"
 )

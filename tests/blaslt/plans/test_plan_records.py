@@ -136,6 +136,12 @@ def test_an_algorithm_beyond_those_asked_for_is_found(mm):
     assert mm.algorithm.id == last.id
 
 
+def test_more_algorithms_than_there_are_is_all(mm):
+    every = len(mm.plan(max_algorithms=2**14))
+    for count in (2**31 - 1, 2**31, 2**40):
+        assert len(mm.plan(max_algorithms=count)) == every
+
+
 # ---- where a record holds ----
 
 

@@ -9,7 +9,7 @@ import pytest
 from rocpy import cooperative as coop
 from rocpy.errors import KernelError, KernelIndexError
 
-RELEASE_AND_DEBUG = pytest.mark.parametrize("debug", [False, True])
+RELEASE_AND_DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
 def kernel_of(body, debug=False):
