@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from dlpack_producers import OnlyDlpack
 
 import rocpy
 from rocpy.compat import nccl
@@ -30,19 +31,6 @@ def comms():
         one.abort()
 
 
-class ByDlpack:
-    """An array that has nothing but DLPack."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **wanted):
-        return self.array.__dlpack__(**wanted)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-
 class ByInterface:
     """An array that has nothing but numpy's array interface."""
 
@@ -54,7 +42,7 @@ class ByInterface:
 # ---- operands ----
 
 
-@pytest.mark.parametrize("kind", [np.asarray, ByDlpack, ByInterface])
+@pytest.mark.parametrize("kind", [np.asarray, OnlyDlpack, ByInterface])
 @pytest.mark.parametrize("shape", [(4,), (2, 2)])
 def test_arrays_of_any_protocol(comm, kind, shape):
     x, y = np.arange(4.0).reshape(shape), np.full(6, 9.0)
@@ -149,7 +137,7 @@ def test_operators_of_scalars(comm):
     y = np.zeros(2)
     in_memory = nccl.mem_alloc(8)
     in_memory.copy_from(np.full(1, 4.0).view(np.uint8))
-    for scalar, expected in [(2, [2, 2]), (2.5, [2.5, 2.5]), (np.array(3.0), [3, 3]), (ByDlpack(np.ones(1)), [1, 1])]:
+    for scalar, expected in [(2, [2, 2]), (2.5, [2.5, 2.5]), (np.array(3.0), [3, 3]), (OnlyDlpack(np.ones(1)), [1, 1])]:
         op = comm.create_pre_mul_sum(scalar, nccl.FLOAT64)
         comm.allreduce(np.ones(2), y, op)
         assert y.tolist() == expected

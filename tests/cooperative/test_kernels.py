@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from dlpack_producers import OnlyDlpack
 
 import rocpy
 from rocpy import cooperative as coop
@@ -64,17 +65,6 @@ def test_torch_arguments(torch):
         row_sums[5, 64](torch.eye(5).to_sparse(), out)
     with pytest.raises(UnsupportedError, match="x is on meta"):
         row_sums[5, 64](torch.empty(5, 100, device="meta"), out)
-
-
-class OnlyDlpack:
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 def test_dlpack_arguments():

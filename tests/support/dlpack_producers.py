@@ -123,3 +123,16 @@ class Producer:
         if "max_version" in keywords and not self.versioned:
             raise TypeError("__dlpack__() got an unexpected keyword argument 'max_version'")
         return self.capsule(self.versioned)
+
+
+class OnlyDlpack:
+    """An array that has nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()

@@ -301,7 +301,9 @@ cdef class Handle:
         if call.description is not self.described and self.has_descriptions:
             if call.description is not None:
                 text = call.description
-            abi.rocpyExtCommDescribe(self.comm, text)
+            code = abi.rocpyExtCommDescribe(self.comm, text)
+            if code != 0:  # the text is too long to be compared
+                return code
             self.described = call.description
         previous = _device.enter(self.device_index)
         try:

@@ -17,6 +17,7 @@ from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
+from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, run_step
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model import dtypes
@@ -204,11 +205,8 @@ class Communicator(Joining, Remote, Family):
             How long to wait, in seconds; by default the communicator's `timeout_s`.
         """
         # A rank that makes the same all-reduce as a call of its own is not at the barrier.
-        self.describe_calls("barrier()")
-        try:
+        with Described(self, "barrier()"):
             self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
-        finally:
-            self.describe_calls(None)
 
     def premul_sum(self, scalar: float, dtype: ArrayDType = "float32") -> PreMulSum:
         """Return an operator that multiplies this rank's input by a scalar before the sum (ncclRedOpCreatePreMulSum).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 import numpy as np
 
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
+from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, current_group, run_step
 from rocpy.rccl.handles import memory
 from rocpy.rccl.public.collectives import Collectives
@@ -385,11 +386,8 @@ class Remote(Collectives):
                 raise InvalidArgumentError(
                     "recv_counts: they are required in a group, where counts cannot be exchanged first"
                 )
-            self.describe_calls("all_to_all_v(exchange of the counts)")
-            try:
+            with Described(self, "all_to_all_v(exchange of the counts)"):
                 recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
-            finally:
-                self.describe_calls(None)
         recv_rows = self._counts("recv_counts", recv_counts)
         return self._outcome(
             memory.trade(self, x, send_rows, recv_rows, out, timeout_s=timeout_s, stream=stream, block=block)

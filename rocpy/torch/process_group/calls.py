@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from rocpy.rccl import group
+from rocpy.rccl.engine.described import Described
 from rocpy.torch.process_group.gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
 from rocpy.torch.process_group.staging import (
     bound,
@@ -50,21 +51,6 @@ __all__ = [
 ]
 
 
-class _Described(AbstractContextManager[None]):
-    """A block whose calls the ranks compare by a text."""
-
-    __slots__ = ("_comm", "_text")
-
-    def __init__(self, comm: Communicator, text: str) -> None:
-        self._comm, self._text = comm, text
-
-    def __enter__(self) -> None:
-        self._comm.describe_calls(self._text)
-
-    def __exit__(self, *_: object) -> None:
-        self._comm.describe_calls(None)
-
-
 _UNDESCRIBED: AbstractContextManager[None] = nullcontext()
 
 
@@ -77,7 +63,7 @@ def _copy(comm: Communicator, tensor: Tensor, root: int | None = None) -> Abstra
     if is_copied_as_it_is(tensor):
         return _UNDESCRIBED
     at = "" if root is None else f", root={root}"
-    return _Described(comm, f"(count={tensor.numel()}, dtype={_name(tensor)}{at})")
+    return Described(comm, f"(count={tensor.numel()}, dtype={_name(tensor)}{at})")
 
 
 def _reduction(
@@ -88,7 +74,7 @@ def _reduction(
         return _UNDESCRIBED
     op = operator if isinstance(operator, str) else "premul_sum"
     at = "" if root is None else f", root={root}"
-    return _Described(comm, f"{call}(count={tensor.numel()}, dtype={_name(tensor)}, op={op}{at})")
+    return Described(comm, f"{call}(count={tensor.numel()}, dtype={_name(tensor)}, op={op}{at})")
 
 
 # ---- reductions ----
@@ -97,7 +83,7 @@ def _reduction(
 def all_reduce(comm: Communicator, tensor: Tensor, operator: str | float, how: How) -> None:
     """Combine a tensor over the ranks, in place; a sparse one is summed."""
     if tensor.layout == torch.sparse_coo:
-        with _Described(comm, f"all_reduce(sparse, dtype={_name(tensor)}, op={operator})"):
+        with Described(comm, f"all_reduce(sparse, dtype={_name(tensor)}, op={operator})"):
             sparse_all_reduce(comm, tensor, how)
         return
     with _reduction(comm, "all_reduce", tensor, operator):
@@ -214,7 +200,7 @@ def all_to_all_v(
     width = math.prod(source.shape[1:]) * (source.element_size() // passed.element_size())
     counts = [[count * width for count in rows] for rows in (sends, takes)]
     text = f"(rows of 1 elements, dtype={_name(source)})"
-    with _UNDESCRIBED if is_copied_as_it_is(source) else _Described(comm, text):
+    with _UNDESCRIBED if is_copied_as_it_is(source) else Described(comm, text):
         comm.all_to_all_v(passed, *counts, out=row, **how)
     spread(row, output)
 
@@ -239,5 +225,5 @@ def recv(comm: Communicator, tensor: Tensor, peer: int, how: How) -> None:
 def barrier(comm: Communicator, how: How) -> None:
     """Wait until all ranks have come here; a rank that makes the same all-reduce as a call of its own has not."""
     byte = torch.zeros(1, dtype=torch.uint8)
-    with _Described(comm, "barrier()"):
+    with Described(comm, "barrier()"):
         comm.all_reduce(byte, out=byte, op="max", **how)
