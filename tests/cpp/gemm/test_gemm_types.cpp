@@ -204,6 +204,23 @@ void sizes(Type type, Type result) {
   }
 }
 
+// Few rows of integers read lines of b in another way where they share cache sets, with all that can be left over.
+void lines_pages_apart() {
+  const int64_t columns[] = {1, 63, 64, 130, 384, 449, 815}, depths[] = {1, 3, 64, 67, 129, 5000};
+  for (int turn = 0; turn < 84; turn++) {
+    Case c;
+    c.a = c.b = Type::i8;
+    c.d = Type::i32;
+    c.bias = Type::i32;
+    c.m = 1 + turn % 10;
+    c.n = columns[turn % 7];
+    c.k = depths[turn % 6];
+    c.gap = turn % 3 == 2 ? 4096 - c.n % 64 : 4096 - c.n;
+    c.a_layout = turn % 4 == 3 ? Layout::column : Layout::row;
+    run_case(c);
+  }
+}
+
 // Integer results are exact; of those in floating point the sums are.
 void integers() {
   const ScaleKind kinds[] = {ScaleKind::none, ScaleKind::scalar, ScaleKind::vector};
@@ -461,6 +478,7 @@ int main() {
       small_is_direct();
     }
     sizes(Type::i8, Type::i32);
+    lines_pages_apart();
     integers();
     printf("%s: %lld values compared, %d failures\n", isa, static_cast<long long>(checks), failures);
   }

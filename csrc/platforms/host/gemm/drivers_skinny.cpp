@@ -38,14 +38,6 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-// Rows of the large matrix read side by side: more beside several rows of integers, so that sums come and go less
-// often.
-template <class T>
-int64_t burst_rows(const Kernels<T> &kernel, const Elements<T> &elements, int64_t few) {
-  if (elements.burst[few] > 0) return elements.burst[few];
-  return few <= 2 ? lines_side_by_side : 4 * static_cast<int64_t>(kernel.group);
-}
-
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
 // Whether k is adjacent in whole blocks, or in nothing that must be widened in a way of its own.
@@ -213,7 +205,7 @@ struct Skinny {
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
     // Every so many of k the results of dots are added up.
     const int64_t most = held_depth * (dots && std::is_same_v<T, float> ? 1 : kernel.group);
-    const int64_t burst = burst_rows(kernel, elements, group_rows);
+    const int64_t burst = elements.burst[group_rows];
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {
