@@ -1,28 +1,87 @@
 # SPDX-License-Identifier: MIT
-"""Bias and GELU inside the product, with the pre-activation and without, against torch's linear and gelu."""
+"""Bias and GELU inside the product, with the pre-activation and without, against torch's linear and gelu.
+
+A last table judges float32 with bias and GELU, by torch eager's time and by the roofline of the product alone.
+"""
 
 import sys
 import warnings
-from functools import partial
+from collections.abc import Sequence
 
+import machine
 import numpy as np
-from harness import Entry, Groups, Session, main
+from harness import Entry, Groups, Row, Session, main, number, ran_on, show_roofline, verdict_of
 from peers import normal, shape_name, to_torch, torch_with
 
 import rocpy
+from rocpy.cli._output import print_table, say
 from rocpy.testing.cases import SHAPES
 
 SHAPES_OF_LAYERS = (*SHAPES["transformer"], (1024, 1024, 1024), *SHAPES["decode"])
-EAGER = "torch eager"
+FEW_ROWS = ((2, 4096, 4096), (4, 4096, 4096), (16, 4096, 4096))
+EAGER, FUSED, PACKED = "torch eager", "rocpy gelu_bias", "rocpy Weight gelu_bias"
+
+Problem = tuple[tuple[int, int, int], str]
 
 
 def groups(*, quick: bool) -> Groups:
-    for shape in ((64, 96, 48),) if quick else SHAPES_OF_LAYERS:
-        for dtype in ("float32", "bfloat16", "float16"):
-            yield f"{shape_name(shape)} {dtype}", partial(one, shape=shape, dtype=dtype)
+    shapes = ((64, 96, 48),) if quick else SHAPES_OF_LAYERS
+    problems = [(shape, dtype) for shape in shapes for dtype in ("float32", "bfloat16", "float16")]
+    problems += [] if quick else [(shape, "float32") for shape in FEW_ROWS]
+    for shape, dtype in problems:
+        yield f"{shape_name(shape)} {dtype}", (shape, dtype)
 
 
-def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
+def wanted(rows: int) -> float:
+    """Return how many times as fast as torch eager float32 with bias and GELU is to be; one row is bound by memory."""
+    return 1.4 if 2 <= rows <= 16 else 1.35 if rows > 1 else 1.0
+
+
+def run(session: Session, problems: Sequence[Problem]) -> None:
+    roofline = session.roofline()
+    judged = []
+    for shape, dtype in problems:
+        rows = {row["label"]: row for row in one(session, shape, dtype)}
+        if dtype != "float32" or EAGER not in rows:
+            continue
+        for label in (FUSED, PACKED):
+            rows[label] |= judge(rows[label], rows[EAGER], shape, roofline, len(rows))
+            judged.append(rows[label])
+    if judged:
+        show(session, judged, roofline)
+
+
+def judge(own: Row, eager: Row, shape: tuple[int, int, int], roofline: machine.Roofline, entries: int) -> Row:
+    """Return what is wanted of a fused product and the verdict on it."""
+    bound = roofline.microseconds(shape, own["dtype"], own["calls_per_sample"], entries)
+    ratio, share = eager["best_us"] / own["best_us"], None if bound is None else bound / own["best_us"]
+    verdict = verdict_of(ratio, wanted(shape[0]), share, own["spread"] + eager["spread"])
+    return {"wanted": wanted(shape[0]), "roofline_us": bound, "of_roofline": share, "verdict": verdict}
+
+
+def show(session: Session, rows: list[Row], roofline: machine.Roofline) -> None:
+    """Print a line for each judged product."""
+    figures = ("best us", "eager / rocpy", "wanted", "of roofline")
+    cells = [
+        (
+            f"{row['case']}, {row['label']}",
+            number(row["best_us"]),
+            f"{row['speed_best']:.2f}",
+            f"{row['wanted']:.2f}",
+            "" if row["of_roofline"] is None else f"{row['of_roofline']:.2f}",
+            row["verdict"],
+        )
+        for row in rows
+    ]
+    threads = "1 thread" if session.threads == 1 else f"{session.threads} threads"
+    print_table(f"epilogue: {threads}, {session.clock} time", ("product", *figures, ""), cells, numbers=figures)
+    show_roofline(roofline)
+    say(ran_on(rows[0]) + "\n")
+    sys.stdout.flush()
+
+
+def one(session: Session, shape: tuple[int, int, int], dtype: str) -> list[Row]:
+    """Measure one shape."""
     m, n, k = shape
     # Weights as a linear layer stores them, (N, K), and of the size that keeps the result near one.
     x, w, bias = (
@@ -43,16 +102,16 @@ def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
     }
     entries = [
         Entry("rocpy plain", "rocpy.matmul(x, w.T)", names),
-        Entry("rocpy gelu_bias", 'rocpy.matmul(x, w.T, epilogue="gelu_bias", bias=bias)', names),
+        Entry(FUSED, 'rocpy.matmul(x, w.T, epilogue="gelu_bias", bias=bias)', names),
         Entry("rocpy gelu_aux_bias", 'rocpy.matmul(x, w.T, epilogue="gelu_aux_bias", bias=bias)', names),
         Entry("rocpy Weight plain", "rocpy.matmul(x, weight)", names),
-        Entry("rocpy Weight gelu_bias", 'rocpy.matmul(x, weight, epilogue="gelu_bias")', names),
+        Entry(PACKED, 'rocpy.matmul(x, weight, epilogue="gelu_bias")', names),
         Entry("rocpy Weight gelu_aux_bias", 'rocpy.matmul(x, weight, epilogue="gelu_aux_bias")', names),
     ]
     if torch is not None:
         entries += torch_entries(session, torch, x, w, bias)
         agree(x, w, bias)
-    session.compare(
+    return session.compare(
         f"{shape_name(shape)} {dtype} gelu_bias",
         entries,
         against=EAGER if torch is not None else "rocpy plain",
@@ -103,4 +162,4 @@ def agree(x: object, w: object, bias: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("epilogue", groups))
+    sys.exit(main("epilogue", groups, run))

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: MIT
 """A grid of plain products beside every installed peer and the roofline of the machine, with a verdict a shape.
 
-The roofline of a product is the larger of two times: its multiply-adds at the peak of the FMA units, and its operands
-and result at the bandwidth with which a working set of that size is read. Both are measured in the same run.
+The roofline of a product is the larger of two times, as machine.Roofline has them, measured in the same run.
 """
 
 import math
 import sys
-import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import machine
 import numpy as np
-from harness import Entry, Groups, Row, Session, main, number, ran_on
+from harness import Entry, Groups, Row, Session, main, number, ran_on, show_roofline, verdict_of
 from peers import normal, nvmath_with, optional, to_torch, torch_with
 from peers.isolation import CrashError, in_child
 from peers.switches import best as fastest_switches
@@ -45,8 +42,8 @@ TRANSPOSED = (
 DTYPES = ("float32", "float64")
 PEER_MODULES = ("torch", "scipy.linalg.blas", "blis.py", "nvmath")
 
-# What counts as reached: as fast as the best peer, or this share of the roofline; and the mean that is aimed at.
-SHARE, MEAN = 0.95, 1.15
+# The mean that is aimed at.
+MEAN = 1.15
 
 
 @dataclass(frozen=True)
@@ -78,34 +75,6 @@ def grid(*, quick: bool) -> Iterator[Product]:
     for dtype in DTYPES:
         for shape, order in [((16, 16, 16), "NN"), ((8, 96, 64), "NT")] if quick else shapes:
             yield Product(shape, order, dtype)
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """The measured bounds of the machine: GF/s by dtype, and GB/s by the bytes of a working set."""
-
-    peak: Mapping[str, float]
-    bandwidth: Mapping[int, float]
-
-    def microseconds(self, product: Product, calls: int, entries: int) -> float | None:
-        """Return the time below which no product can be, or None where the bounds could not be measured.
-
-        The first of the `calls` of a sample finds in the caches what the operands of all `entries` left there, the
-        others find their own.
-        """
-        if product.dtype not in self.peak or not self.bandwidth:
-            return None
-        m, n, k = product.shape
-        size = np.dtype(product.dtype).itemsize * (m * k + k * n + m * n)
-        arithmetic = 2.0 * m * n * k / self.peak[product.dtype]
-        first, others = (max(arithmetic, size / self.rate(working_set)) for working_set in (size * entries, size))
-        return (first + (calls - 1) * others) / calls / 1e3
-
-    def rate(self, size: int) -> float:
-        """Return GB/s between the measured working sets, along a line over the logarithm of their bytes."""
-        sizes = sorted(self.bandwidth)
-        rates = [self.bandwidth[one] for one in sizes]
-        return float(np.interp(math.log(size), [math.log(one) for one in sizes], rates))
 
 
 def copies(a: Any, b: Any) -> tuple[Any, Any]:
@@ -142,18 +111,11 @@ def peers_of(session: Session, product: Product) -> list[Entry]:
 
 
 def judge(rows: list[Row], bound: float | None) -> Row:
-    """Return the verdict on one product from the rows of rocpy and its peers.
-
-    "ok": as fast as the best peer, or at the share of the roofline; "even": slower by less than both spread; "short".
-    """
+    """Return what the rows of rocpy and its peers say of one product: as fast as the best peer is what is wanted."""
     own, packed = rows[0], rows[1]
     best = min(rows[2:], key=lambda row: float(row["best_us"]))
     ratio = best["best_us"] / own["best_us"]
     share = None if bound is None else bound / own["best_us"]
-    if ratio >= 1 or (share is not None and share >= SHARE):
-        verdict = "ok"
-    else:
-        verdict = "even" if ratio >= 1 - own["spread"] - best["spread"] else "short"
     return {
         "best_peer": best["label"],
         "best_peer_us": best["best_us"],
@@ -165,7 +127,7 @@ def judge(rows: list[Row], bound: float | None) -> Row:
         "of_roofline": share,
         # Whether the aimed mean is possible at all beside a peer that is as near to the roofline as this.
         "allows_mean": bound is None or best["best_us"] / bound >= MEAN,
-        "verdict": verdict,
+        "verdict": verdict_of(ratio, 1, share, own["spread"] + best["spread"]),
     }
 
 
@@ -210,9 +172,7 @@ def groups(*, quick: bool) -> Groups:
 
 
 def run(session: Session, products: Sequence[Product]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        bandwidth = machine.read_bandwidth(session.threads, Path(folder), quick=session.quick, isa=session.isa)
-    roofline = Roofline(session.peak, bandwidth)
+    roofline = session.roofline()
     # What a child would import again and again.
     for name in PEER_MODULES:
         optional(name)
@@ -220,12 +180,13 @@ def run(session: Session, products: Sequence[Product]) -> None:
     for product in products:
         rows = compare(session, product)
         # The rows that the session keeps are these: the verdict is on rocpy's.
-        rows[0] |= judge(rows, roofline.microseconds(product, rows[0]["calls_per_sample"], len(rows)))
+        bound = roofline.microseconds(product.shape, product.dtype, rows[0]["calls_per_sample"], len(rows))
+        rows[0] |= judge(rows, bound)
         judged.append(rows[0])
-    show(session, judged, bandwidth)
+    show(session, judged, roofline)
 
 
-def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> None:
+def show(session: Session, rows: list[Row], roofline: machine.Roofline) -> None:
     """Print a line a product, the means, and what the figures rest on."""
     times = ("best us", "median us", "packed us", "peer us")
     shares = ("of peak", "peer / rocpy", "peer / packed", "of roofline")
@@ -258,8 +219,7 @@ def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> N
             say(
                 f"{dtype}: {counts}; geometric mean of peer / rocpy {mean_of([row['ratio'] for row in some]):.2f}{mean}"
             )
-    say("peak GF/s: " + ", ".join(f"{dtype} {rate:.0f}" for dtype, rate in session.peak.items()))
-    say("read GB/s: " + ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in bandwidth.items()))
+    show_roofline(roofline)
     say(ran_on(rows[0]) + "\n")
     sys.stdout.flush()
 

@@ -2,14 +2,11 @@
 """Products of few rows with a large weight, which memory bounds: GB/s of the weight by dtype, and the machine's."""
 
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import machine
 import numpy as np
-from harness import Entry, Groups, Session, main
+from harness import Entry, Groups, Session, main, show_roofline
 from peers import normal, shape_name
 
 import rocpy
@@ -40,8 +37,8 @@ def groups(*, quick: bool) -> Groups:
 
 
 def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        bandwidth = machine.read_bandwidth(session.threads, Path(folder), quick=session.quick, isa=session.isa)
+    roofline = session.roofline()
+    bandwidth = roofline.bandwidth
     cells = []
     for rows, side, dtype in products:
         a, b = operand("a", (rows, side), dtype), operand("b", (side, side), dtype)
@@ -68,7 +65,7 @@ def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
     figures = ("us", "GB/s", "of memory")
     columns = ("product", *figures, *(f"packed {figure}" for figure in figures), "packed / unpacked speed")
     print_table(f"weights: {session.threads} threads, {session.clock} time", columns, cells, numbers=columns[1:])
-    print("read GB/s: " + ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in bandwidth.items()))
+    show_roofline(roofline)
 
 
 if __name__ == "__main__":

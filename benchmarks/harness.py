@@ -20,7 +20,7 @@ from typing import Any
 
 import machine
 
-from rocpy.cli._output import print_table, say_folded
+from rocpy.cli._output import print_table, say, say_folded
 
 Row = dict[str, Any]
 # What `--only` chooses from: the name of each group, and what measures it, a function of the session unless a benchmark
@@ -80,6 +80,12 @@ class Session:
         for row in self.rows:
             row["kernels"] = kernels
         say_folded("kernels: " + "; ".join(f"{label}: {kernel}" for label, kernel in kernels.items()))
+
+    def roofline(self) -> machine.Roofline:
+        """Measure the bandwidth of memory, beside the peak that is known."""
+        with tempfile.TemporaryDirectory() as folder:
+            bandwidth = machine.read_bandwidth(self.threads, Path(folder), quick=self.quick, isa=self.isa)
+        return machine.Roofline(self.peak, bandwidth)
 
     def compare(
         self,
@@ -165,6 +171,27 @@ def speed(values: Sequence[float], reference: Sequence[float]) -> Row:
     """Return how many times faster than the reference: by the best of each, and the median over rounds."""
     paired = [other / own for own, other in zip(values, reference, strict=True)]
     return {"speed_best": min(reference) / min(values), "speed_median": statistics.median(paired)}
+
+
+# The share of the roofline at which a product is as fast as can be asked.
+SHARE = 0.95
+
+
+def verdict_of(ratio: float, wanted: float, share: float | None, spread: float) -> str:
+    """Return "ok", "even" or "short".
+
+    ok: as many times as fast as the peer as is wanted, or at the share of the roofline; even: missed by less than both
+    spread; short: by more.
+    """
+    if ratio >= wanted or (share is not None and share >= SHARE):
+        return "ok"
+    return "even" if ratio >= wanted * (1 - spread) else "short"
+
+
+def show_roofline(roofline: machine.Roofline) -> None:
+    """Print the bounds of the machine."""
+    say("peak GF/s: " + ", ".join(f"{dtype} {rate:.0f}" for dtype, rate in roofline.peak.items()))
+    say("read GB/s: " + ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in roofline.bandwidth.items()))
 
 
 def show(case: str, rows: Sequence[Row]) -> None:

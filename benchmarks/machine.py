@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import platform as python_platform
 import re
@@ -18,6 +19,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 MAPS = Path("/proc/self/maps")
@@ -173,6 +176,38 @@ def read_bandwidth(threads: int, folder: Path, *, quick: bool = False, isa: str 
     """Return the measured GB/s of reading in order, by the bytes of the working set."""
     found = measured_by("stream_read.cpp", folder, threads, 1 if quick else 12, isa=isa)
     return {int(size): rate for size, rate in found.items()}
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The measured bounds of the machine: GF/s by dtype, and GB/s by the bytes of a working set.
+
+    The roofline of a product is the larger of two times: its multiply-adds at the peak of the FMA units, and its
+    operands and result at the bandwidth with which a working set of that size is read.
+    """
+
+    peak: Mapping[str, float]
+    bandwidth: Mapping[int, float]
+
+    def microseconds(self, shape: tuple[int, int, int], dtype: str, calls: int, entries: int) -> float | None:
+        """Return the time below which no product can be, or None where the bounds could not be measured.
+
+        The first of the `calls` of a sample finds in the caches what the operands of all `entries` left there, the
+        others find their own.
+        """
+        if dtype not in self.peak or not self.bandwidth:
+            return None
+        m, n, k = shape
+        size = np.dtype(dtype).itemsize * (m * k + k * n + m * n)
+        arithmetic = 2.0 * m * n * k / self.peak[dtype]
+        first, others = (max(arithmetic, size / self.rate(working_set)) for working_set in (size * entries, size))
+        return (first + (calls - 1) * others) / calls / 1e3
+
+    def rate(self, size: int) -> float:
+        """Return GB/s between the measured working sets, along a line over the logarithm of their bytes."""
+        sizes = sorted(self.bandwidth)
+        rates = [self.bandwidth[one] for one in sizes]
+        return float(np.interp(math.log(size), [math.log(one) for one in sizes], rates))
 
 
 def measured_by(
