@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from rocpy.errors import InvalidOperandError
@@ -210,7 +212,133 @@ def test_a_layer_behind_a_pair_joins_it():
     a, b = torch.randn(8, 6, requires_grad=True), torch.randn(6, 8, requires_grad=True)
     graph, pairs = graph_of(lambda x: F.linear(F.relu(F.linear(x, a)), b), torch.randn(3, 6))
     assert pairs == 1
-    assert [node.target for node in graph.nodes if node.op == "call_function"] == [torch.ops.rocpy.mlp.default]
+    assert targets(graph) == [torch.ops.rocpy.mlp.default]
+
+
+def scaled(h, w2, b2):
+    w2.mul_(2)
+
+
+def scaled_by_operator(h, w2, b2):
+    w2 *= 2
+
+
+def scaled_by_function(h, w2, b2):
+    torch.mul(w2, 2, out=w2)
+
+
+def assigned(h, w2, b2):
+    w2[0] = 5.0
+
+
+def view_written(h, w2, b2):
+    w2.t()[1:].zero_()
+
+
+def bias_written(h, w2, b2):
+    b2.add_(1)
+
+
+def rectified(h, w2, b2):
+    F.relu(w2, inplace=True)
+
+
+def rectified_by_position(h, w2, b2):
+    F.relu(w2, True)
+
+
+def renormed(h, w2, b2):
+    F.embedding(torch.tensor([0]), w2, max_norm=0.1)
+
+
+def statistics(h, w2, b2):
+    F.batch_norm(torch.arange(6.0).view(2, 3), b2, torch.ones(3), training=True)
+
+
+def nothing(h, w2, b2):
+    pass
+
+
+WRITES = (
+    *(scaled, scaled_by_operator, scaled_by_function, assigned, view_written, bias_written),
+    *(rectified, rectified_by_position, renormed, statistics),
+)
+
+
+def targets(graph):
+    return [node.target for node in graph.nodes if node.op == "call_function"]
+
+
+@pytest.mark.parametrize("change", [*WRITES, nothing], ids=lambda change: change.__name__)
+def test_a_layer_reads_its_weight_after_what_changes_it(change):
+    from rocpy.torch.compiler.graphs import fuse_graph
+
+    def run(x, w1, w2, b2):
+        h = torch.relu(F.linear(x, w1))
+        change(h, w2, b2)
+        return F.linear(h, w2, b2)
+
+    def backend(module, example_inputs):
+        fuse_graph(module.graph, every_layer=True)
+        module.recompile()
+        graphs.append(module.graph)
+        return module
+
+    torch.manual_seed(0)
+    x, w1, w2, b2 = torch.randn(5, 4), torch.randn(8, 4), torch.randn(3, 8), torch.randn(3)
+    expected = run(x, w1, w2.clone(), b2.clone())
+    graphs = []
+    found = torch.compile(run, backend=backend)(x, w1, w2.clone(), b2.clone())
+    torch.testing.assert_close(found, expected)
+    joined = [torch.ops.rocpy.mlp.default in targets(graph) for graph in graphs]
+    assert any(joined) == (change is nothing)
+
+
+@pytest.mark.parametrize("aliases", ["the same", "its view"])
+def test_a_weight_changed_through_another_argument(aliases):
+    def run(x, w1, w2, other):
+        h = torch.relu(F.linear(x, w1))
+        other.mul_(2)
+        return F.linear(h, w2)
+
+    def operands():
+        torch.manual_seed(0)
+        x, w1, w2 = torch.randn(5, 4), torch.randn(8, 4), torch.randn(8, 8)
+        return x, w1, w2, w2 if aliases == "the same" else w2.t()
+
+    torch.testing.assert_close(torch.compile(run, **EAGER)(*operands()), run(*operands()))
+
+
+@pytest.mark.parametrize("between", [lambda x, a: F.linear(x, a), lambda x, a: torch.tanh(x) + 1], ids=["layer", "sum"])
+def test_what_changes_nothing_may_be_between_joined_layers(between):
+    a, b = torch.randn(8, 6), torch.randn(6, 8)
+
+    def run(x):
+        h = F.relu(F.linear(x, a))
+        other = between(x, a)
+        return F.linear(h, b), other
+
+    graph, _ = graph_of(run, torch.randn(3, 6))
+    assert torch.ops.rocpy.mlp.default in targets(graph)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_modules_that_change_a_weight_between_layers(way):
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 3, bias=False)
+            self.requires_grad_(False)
+
+        def forward(self, x):
+            h = torch.relu(self.a(x))
+            self.b.weight.mul_(2)
+            return self.b(h)
+
+    model, x = Changing(), torch.randn(5, 4)
+    expected = copy.deepcopy(model)(x)
+    rt.replace_linear(model, fuse=False)
+    torch.testing.assert_close(torch.compile(model, **way())(x), expected)
 
 
 def test_autocast_inside_a_graph():

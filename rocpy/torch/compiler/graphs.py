@@ -190,6 +190,29 @@ def _is_apart(first: fx.Node, last: fx.Node) -> bool:
     return False
 
 
+def _may_write(first: fx.Node, last: fx.Node) -> bool:
+    """Whether something between two nodes may change a tensor in place: any, since arguments may share memory."""
+    node = first.next
+    while node is not last:
+        if node.op not in ("placeholder", "get_attr") and not _is_pure(node):
+            return True
+        node = node.next
+    return False
+
+
+def _is_pure(node: fx.Node) -> bool:
+    """Whether a node is known to write nothing: of torch's functions those of this module, with no ``inplace`` or ``out``."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        # Batch norm's schemas do not say that it writes its statistics.
+        return not target._schema.is_mutable and "_norm" not in target._schema.name
+    if target not in _LINEAR and _operation(node) is None:
+        return False
+    is_inplace = any(value is True for value in (*node.args, *node.kwargs.values()))
+    name = target if isinstance(target, str) else target.__name__
+    return not is_inplace and "out" not in node.kwargs and not name.endswith("_")
+
+
 # ---- changes ----
 
 
@@ -222,7 +245,7 @@ def _join_layers(graph: fx.Graph, node: fx.Node) -> None:
         return
     if any(isinstance(x, fx.Node) and x.op == "get_attr" and not _is_before(x, node) for x in second.args[1:3]):
         return
-    if not _is_apart(node, second):
+    if not _is_apart(node, second) and not _may_write(node, second):
         arguments = (*node.args[:3], *second.args[1:3], node.args[3])
         _replace(graph, node, [second], blocks.mlp, arguments)
 
