@@ -8,6 +8,7 @@ import inspect
 
 import pytest
 
+import rocpy
 from rocpy.errors import RocpyWarning
 
 torch = pytest.importorskip("torch")
@@ -201,6 +202,61 @@ def set_to_another(layer):
 
 
 @each
+def transposed(layer):
+    with torch.no_grad():
+        layer.weight.t_()
+
+
+@each
+def transposed_by_axes(layer):
+    with torch.no_grad():
+        layer.weight.transpose_(0, 1)
+
+
+@each
+def transposed_data(layer):
+    layer.weight.data = layer.weight.data.t()
+
+
+@each
+def set_transposed(layer):
+    weight = layer.weight
+    with torch.no_grad():
+        weight.set_(weight.untyped_storage(), 0, tuple(weight.shape), (1, weight.shape[0]))
+
+
+@each
+def strided_anew(layer):
+    with torch.no_grad():
+        layer.weight.as_strided_(tuple(layer.weight.shape), (1, layer.weight.shape[0]))
+
+
+@each
+def of_one_row(layer):
+    layer.weight.data = layer.weight.data[:1].expand(layer.weight.shape)
+
+
+@each
+def cut_rows(layer):
+    layer.weight.data = layer.weight.data[: layer.weight.shape[0] // 2]
+    if layer.bias is not None:
+        layer.bias.data = layer.bias.data[: layer.weight.shape[0]]
+
+
+@each
+def reinterpreted(layer):
+    layer.weight.data = layer.weight.data.view(torch.int32).add(1 << 20).view(torch.float32)
+
+
+@each
+def swapped_for_inference(layer):
+    with torch.inference_mode():
+        other = nn.Parameter(layer.weight.detach() * 2, requires_grad=False)
+        torch.utils.swap_tensors(layer.weight, other)
+        layer.weight.add_(1)
+
+
+@each
 def initialised_again(layer):
     nn.init.normal_(layer.weight)
 
@@ -313,6 +369,18 @@ REPORTED = [
     own_optimizer,
     scaled,
 ]
+# Of the same elements: the same tensor, at the same address, with the same version where torch counts no write.
+RELAID = [
+    transposed,
+    transposed_by_axes,
+    transposed_data,
+    set_transposed,
+    strided_anew,
+    of_one_row,
+    cut_rows,
+    reinterpreted,
+    swapped_for_inference,
+]
 UNREPORTED = [
     without_an_optimizer,
     through_data,
@@ -363,6 +431,24 @@ def test_packed_layers_see_what_torch_reports(x, kind, change, packs, mode):
     assert any(PACKED in layer.__dict__ for layer in module.modules())
     change(module)
     check(kind, module, x)
+
+
+@pytest.mark.parametrize("change", RELAID, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("activation", [None, "relu", "custom"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_packed_layers_see_another_layout_or_shape(change, activation, bias):
+    torch.manual_seed(3)
+    custom = rocpy.epilogue(lambda x: torch.tanh(x) * 2) if activation == "custom" else activation
+    layer, x = rt.Linear(12, 12, bias, custom).eval(), torch.randn(6, 12)
+    rt.freeze(layer)
+    with torch.no_grad():
+        layer(x)
+        assert PACKED in layer.__dict__
+        change(layer)
+        y = nn.functional.linear(x, layer.weight, layer.bias)
+        expected = {None: y, "relu": y.relu(), "custom": torch.tanh(y) * 2}[activation]
+        for _ in range(2):
+            close(layer(x), expected)
 
 
 @pytest.mark.parametrize("change", UNREPORTED, ids=lambda f: f.__name__)

@@ -201,7 +201,7 @@ def _may_write(first: fx.Node, last: fx.Node) -> bool:
 
 
 def _is_pure(node: fx.Node) -> bool:
-    """Whether a node is known to write nothing: of torch's functions those of this module, with no ``inplace`` or ``out``."""
+    """Whether a node is known to write nothing: an activation, arithmetic, a layer, or an operator whose schema says so."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         # Batch norm's schemas do not say that it writes its statistics.

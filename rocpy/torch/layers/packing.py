@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,17 +41,19 @@ def unfreeze(module: torch.nn.Module) -> None:
 
 def pack(module: torch.nn.Module, weight: Tensor) -> Weight | None:
     """Return a layer's weight packed, now or before; ``None`` for one that cannot be kept."""
+    if weight.dim() != 2 or weight.is_inference():
+        forget(module)
+        return None
     cached = module.__dict__.get(ATTRIBUTE)
-    # Writes and steps of optimizers are noticed by the Weight itself; it holds the old storage, whose address is
-    # therefore no other's.
-    if cached is None or cached[0] is not weight or cached[1] != weight.data_ptr():
-        if weight.is_inference() or weight.dim() != 2 or is_sharded(module):
+    # Writes, other memory, another shape or layout, and steps of optimizers are noticed by the Weight itself.
+    if cached is None or cached[0] is not weight:
+        if is_sharded(module):
             forget(module)
             return None
-        # A new one each time: another thread may still compute with the old.
-        cached = (weight, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
+        # A new one each time: another thread may still compute with the old. Without the bias, which each call passes.
+        cached = (weight, Weight.from_linear(SimpleNamespace(weight=weight, bias=None)))
         module.__dict__[ATTRIBUTE] = cached
-    packed: Weight = cached[2]
+    packed: Weight = cached[1]
     return packed
 
 
