@@ -201,7 +201,7 @@ def _may_write(first: fx.Node, last: fx.Node) -> bool:
 
 
 def _is_pure(node: fx.Node) -> bool:
-    """Whether a node is known to write nothing: an activation, arithmetic, a layer, or an operator whose schema says so."""
+    """Whether a node is known to write nothing: an activation, arithmetic, a layer, or what its schema says."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         # Batch norm's schemas do not say that it writes its statistics.

@@ -15,7 +15,9 @@ from torch import Tensor, distributed
 from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
 from rocpy.rccl import Communicator
 from rocpy.torch.process_group import calls
-from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork
+from rocpy.torch.process_group.callbacks import await_callbacks
+from rocpy.torch.process_group.caller import refuse_recording
+from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork, refuse_fork
 from rocpy.torch.process_group.staging import check_operator, dense, operator_of
 from rocpy.torch.process_group.surface import BackendSurface
 
@@ -61,6 +63,7 @@ class RocpyProcessGroup(BackendSurface):
         self._seconds = timeout.total_seconds()
         self._main = Lane("rocpy collectives", lambda: self._connect("all/", rank, size))
         self._transfers: dict[tuple[int, int, int], Lane] = {}
+        self._process = os.getpid()
         self._group_name = self._group_desc = ""
         self._sequence = 0
         self._main.join()
@@ -118,6 +121,7 @@ class RocpyProcessGroup(BackendSurface):
         return self._sequence
 
     def _run(self, opts: Any, tensors: list[Tensor], job: Job, *, may_be_sparse: bool = False) -> Any:
+        refuse_recording()
         for tensor in () if may_be_sparse else tensors:
             dense(tensor)
         self._sequence += 1
@@ -331,8 +335,10 @@ class RocpyProcessGroup(BackendSurface):
     # ---- one to one ----
 
     def _transfer(self, is_send: bool, tensors: Sequence[Tensor], peer: int, tag: int) -> LaneWork:
+        refuse_fork(self._process, "the process group")
         if not 0 <= peer < self._own_size or peer == self._own_rank:
             raise InvalidProblemError(f"peer: got {peer}, expected another rank of the {self._own_size}")
+        refuse_recording()
         key = (self._own_rank, peer, tag) if is_send else (peer, self._own_rank, tag)
         if key not in self._transfers:
             meeting = "-".join(map(str, key)) + "/"
@@ -408,3 +414,4 @@ def _abort_all() -> None:
         each.abort()
     for each in groups:
         each.await_threads(EXIT_S)
+    await_callbacks(EXIT_S)

@@ -224,6 +224,6 @@ def recv(comm: Communicator, tensor: Tensor, peer: int, how: How) -> None:
 
 def barrier(comm: Communicator, how: How) -> None:
     """Wait until all ranks have come here; a rank that makes the same all-reduce as a call of its own has not."""
-    byte = torch.zeros(1, dtype=torch.uint8)
+    byte = torch.zeros(1, dtype=torch.uint8, device="cpu")  # whatever torch's default device is
     with Described(comm, "barrier()"):
         comm.all_reduce(byte, out=byte, op="max", **how)

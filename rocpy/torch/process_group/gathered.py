@@ -66,9 +66,9 @@ def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
     """Sum a sparse tensor (coordinate format) over the ranks, in place; ranks may have different elements."""
     held = tensor.detach().coalesce()
     indices, values = held.indices().contiguous(), held.values().contiguous()
-    shape = torch.tensor([held.sparse_dim(), *held.shape], dtype=torch.int64)
+    shape = torch.tensor([held.sparse_dim(), *held.shape], dtype=torch.int64, device="cpu")
     # The number of dimensions first, so that the shapes that follow are of one length.
-    known = torch.tensor([indices.shape[1], shape.numel()], dtype=torch.int64)
+    known = torch.tensor([indices.shape[1], shape.numel()], dtype=torch.int64, device="cpu")
     counts = known.new_empty((comm.nranks, 2))
     comm.all_gather(known, out=counts, **how)
     if not bool((counts[:, 1] == shape.numel()).all()):
@@ -82,7 +82,8 @@ def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
     most = int(counts[:, 0].max())
     parts = [_gathered(comm, indices.t(), most, how), _gathered(comm, values, most, how)]
     chosen = [[part[rank, :count] for rank, count in enumerate(counts[:, 0].tolist())] for part in parts]
-    total = torch.sparse_coo_tensor(torch.cat(chosen[0]).t(), torch.cat(chosen[1]), held.shape, check_invariants=False)
+    indices, values = torch.cat(chosen[0]).t(), torch.cat(chosen[1])
+    total = torch.sparse_coo_tensor(indices, values, held.shape, device=values.device, check_invariants=False)
     with torch.no_grad():  # not by detach(), whose result does not share the number of elements
         tensor.copy_(total.coalesce())
 

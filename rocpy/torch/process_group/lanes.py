@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +14,8 @@ from torch.distributed import Work as TorchWork
 
 from rocpy.errors import ClosedError, CollectiveTimeoutError
 from rocpy.runtime.stream import Stream
+from rocpy.torch.process_group.callbacks import Order, let_others_pass
+from rocpy.torch.process_group.caller import inference_mode, without_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +23,19 @@ if TYPE_CHECKING:
 
     from rocpy.rccl import Communicator
 
-__all__ = ["How", "Job", "Lane", "LaneWork"]
+__all__ = ["How", "Job", "Lane", "LaneWork", "refuse_fork"]
 
 # What a call is told beside its operands: its deadline and its stream.
 How: TypeAlias = dict[str, Any]
 Job: TypeAlias = "Callable[[Communicator, How], None]"
+
+
+def refuse_fork(process: int, name: str) -> None:
+    """Raise ClosedError in a forked child, which has neither the threads nor the communicators of its parent."""
+    if process != os.getpid():
+        raise ClosedError(
+            f"{name} was created before a fork and belongs to the parent process; create a new process group here"
+        )
 
 
 class LaneWork(TorchWork):  # type: ignore[misc]
@@ -42,8 +54,12 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         self._tensors = tensors
         self._source = source
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._ended: threading.Event | None = None
         self._future: torch.futures.Future[Any] | None = None
+        self._followers: list[Callable[[], None]] = []
+        # After which other futures its own is completed.
+        self.order = Order()
         self._is_done = False
         self._error: BaseException | None = None
 
@@ -52,11 +68,22 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         with self._lock:
             self._error = error
             self._is_done = True
-            ended, future = self._ended, self._future
+            ended, future, followers = self._ended, self._future, self._followers
         if ended is not None:
             ended.set()
+        # Its callbacks are anybody's: on the thread of a lane they would hold up what they may wait for.
         if future is not None:
-            self._tell(future)
+            self.order.run(lambda: self._tell(future))
+        for follower in followers:
+            follower()
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Have something called when the operation is through, which must not wait."""
+        with self._lock:
+            if not self._is_done:
+                self._followers.append(follower)
+                return
+        follower()
 
     def _tell(self, future: torch.futures.Future[Any]) -> None:
         if isinstance(self._error, Exception):
@@ -76,8 +103,12 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         ------
         RcclError
             What the operation came to; `CollectiveTimeoutError` when the time is over first.
+        ClosedError
+            This is a forked child, and the operation its parent's.
         """
+        let_others_pass()
         if not self.is_completed():
+            refuse_fork(self._process, "this operation")
             with self._lock:
                 if self._ended is None:
                     self._ended = threading.Event()
@@ -89,6 +120,10 @@ class LaneWork(TorchWork):  # type: ignore[misc]
                     f"the operation did not complete within {seconds:g} s; it continues, and can be waited for again",
                     op="wait",
                 )
+        if self._future is not None and not self._future.done():
+            # Who has waited may read it. What it fails with is this operation's error.
+            with suppress(Exception):
+                self._future.wait()
         if self._error is not None:
             raise self._error
         return True
@@ -147,7 +182,9 @@ class Lane:
         self._make = make
         self._running = threading.Lock()
         self._counting = threading.Lock()
-        self._jobs: SimpleQueue[tuple[Job, LaneWork, float, bool] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job, LaneWork, float, bool, bool] | None] = SimpleQueue()
+        self._order = Order()
+        self._process = os.getpid()
         self._waiting = 0
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -186,24 +223,34 @@ class Lane:
             Whether it may go on after this has returned.
         in_own_stream
             Whether its calls run in the lane's stream, not in the current one of their operands' framework.
+
+        Raises
+        ------
+        ClosedError
+            This is a forked child, and the lane its parent's.
         """
+        let_others_pass()
+        refuse_fork(self._process, f"the process group of {self._name}")
+        work.order = self._order
         if is_asynchronous or self._waiting:
             with self._counting:
                 self._waiting += 1
-                self._jobs.put((job, work, seconds, in_own_stream))
+                self._jobs.put((job, work, seconds, in_own_stream, torch.is_inference_mode_enabled()))
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                     self._thread.start()
         else:
-            self._carry_out(job, seconds, in_own_stream)
+            with without_modes():
+                self._carry_out(job, seconds, in_own_stream)
             work.finish()
         return work
 
     def _serve(self) -> None:
         while (entry := self._jobs.get()) is not None:
-            job, work, seconds, in_own_stream = entry
+            job, work, seconds, in_own_stream, is_inference = entry
             try:
-                self._carry_out(job, seconds, in_own_stream)
+                with inference_mode(is_inference):
+                    self._carry_out(job, seconds, in_own_stream)
             except BaseException as error:  # noqa: BLE001  (raised to whoever waits for the work)
                 work.finish(error)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import distributed
@@ -25,7 +25,7 @@ def joint_work(works: Sequence[LaneWork]) -> LaneWork:
     lock = threading.Lock()
     left = len(works)
 
-    def one_is_through(_: Any) -> None:
+    def one_is_through() -> None:
         nonlocal left
         with lock:
             left -= 1
@@ -36,7 +36,7 @@ def joint_work(works: Sequence[LaneWork]) -> LaneWork:
     if not works:
         combined.finish()
     for work in works:
-        work.get_future().add_done_callback(one_is_through)
+        work.follow(one_is_through)
     return combined
 
 
