@@ -11,7 +11,7 @@ from rocpy.blaslt.model.epilogues import UserEpilogue
 from rocpy.epilogues.expressions.evaluate import evaluate
 from rocpy.epilogues.expressions.expression import Expression, with_bias
 from rocpy.epilogues.expressions.gradient import Gradient, gradient_of
-from rocpy.epilogues.tracing.trace import trace
+from rocpy.epilogues.tracing.trace import Traced, applied, trace
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["CustomEpilogue", "epilogue"]
@@ -71,8 +71,8 @@ class CustomEpilogue(UserEpilogue):
         """Number of results."""
         return len(self.expression.outputs)
 
-    def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function makes of arrays.
+    def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function makes of arrays, or of the values of a function that becomes an epilogue itself.
 
         Parameters
         ----------
@@ -83,6 +83,8 @@ class CustomEpilogue(UserEpilogue):
         """
         if self._function is not None:
             return self._function(x, *args, **kwargs)
+        if isinstance(x, Traced):
+            return applied(self.expression, x, self.complete(self._named(args, kwargs)))
         return self.evaluate(x, **self._named(args, kwargs))
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

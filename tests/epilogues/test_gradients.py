@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Gradients of custom epilogues: against torch's own, in training, compiled, under transforms."""
 
+import fp_environment
 import numpy as np
 import pytest
 
@@ -61,6 +62,77 @@ def test_against_autograd(torch, place, shape):
             found[name], value, rtol=1e-6 if place == 12 else 1e-10, atol=1e-7 if place == 12 else 1e-12
         )
         np.testing.assert_allclose(again[name], found[name], rtol=1e-9, atol=1e-11)
+
+
+BOUNDS = [
+    (lambda x, low, high: torch_clamp(x, low, high), (0.5, -0.5)),
+    (lambda x, low, high: torch_clamp(x, low, high), (-0.5, 0.5)),
+    (lambda x, low, high: torch_clamp(x, low, high), (0.5, 0.5)),
+    (lambda x, low, high: torch_clamp(x, low, high), (float("nan"), 0.5)),
+    (lambda x, low, high: torch_clamp(x, low, high), (-0.5, float("nan"))),
+    (lambda x, low, high: torch_clamp(x, low, high), (float("-inf"), float("inf"))),
+    (lambda x, low, high: torch_clamp(x, min=low) + high, (0.0, 0.5)),
+    (lambda x, low, high: torch_clamp(x, min=low) + high, (float("inf"), 0.5)),
+    (lambda x, low, high: torch_clamp(x, max=high) + low, (0.0, float("-inf"))),
+    (lambda x, low, high: torch_clamp(x, max=high) + low, (0.0, 0.5)),
+    (lambda x, low, high: x.minimum(low) * x.maximum(high), (0.5, 0.5)),
+    (lambda x, low, high: x.minimum(low) * x.maximum(high), (float("inf"), float("-inf"))),
+]
+
+
+def torch_clamp(x, *bounds, **named):
+    import torch
+
+    return torch.clamp(x, *bounds, **named)
+
+
+@pytest.mark.parametrize("place", range(len(BOUNDS)))
+def test_bounds_against_autograd(torch, rt, place):
+    """Bounds out of order, equal, infinite or NaN have torch's gradients."""
+    function, values = BOUNDS[place]
+    x = torch.tensor([[-1.0, -0.5, 0.0, 0.5, 1.0]], dtype=torch.float64, requires_grad=True)
+    low, high = (torch.full((5,), value, dtype=torch.float64, requires_grad=True) for value in values)
+    expected = torch.autograd.grad(function(x, low, high).sum(), [x, low, high], materialize_grads=True)
+    product = rt.matmul(
+        torch.ones(1, 1, dtype=torch.float64), x, epilogue=rocpy.epilogue(function),
+        epilogue_inputs={"low": low, "high": high},
+    )  # fmt: skip
+    found = torch.autograd.grad(product.sum(), [x, low, high], materialize_grads=True)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("like", ["int32", "int8", "uint8", "bool", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(5,), ()])
+def test_casts_to_whole_numbers_have_no_gradient(torch, rt, like, shape):
+    functions = [
+        lambda x, b, m: (x * b).type_as(m) * 0.5 + x + 0 * b,
+        lambda x, b, m: (x * b).to(m.dtype) * 0.5 + x + 0 * b,
+        lambda x, b, m: (x * b).to(getattr(torch, like)) * 0.5 + x + 0 * b + 0 * m,
+    ]
+    for function in functions:
+        a, w = (torch.randn(size, requires_grad=True) for size in ((3, 4), (4, 5)))
+        b, m = torch.randn(5, requires_grad=True), torch.ones(shape, dtype=getattr(torch, like))
+        expected = torch.autograd.grad(function(a @ w, b, m).sum(), [a, w, b])
+        product = rt.matmul(a, w, epilogue=rocpy.epilogue(function), epilogue_inputs={"b": b, "m": m})
+        for mine, theirs in zip(torch.autograd.grad(product.sum(), [a, w, b]), expected, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-2 if like == "float16" else 1e-5, atol=1e-2)
+
+
+@pytest.mark.parametrize("environment", ["up", "down", "zero", "ftz", "daz", "ftz+daz"])
+@pytest.mark.parametrize("factor", [1.0, 1e-39])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_sums_are_taken_in_the_default_environment(torch, environment, factor, framework):
+    x, g = (np.random.default_rng(seed).standard_normal((64, 64)).astype("f4") for seed in (0, 1))
+    g, s = (g * np.float32(factor)).astype("f4"), x[0].copy()
+    if framework == "torch":
+        x, g, s = (torch.from_numpy(one) for one in (x, g, s))
+    gradient = rocpy.epilogue(lambda x, s: np.tanh(x) * s).vjp()
+    expected = gradient(x, {"s": s}, [g])
+    with fp_environment.environment(environment):
+        found = gradient(x, {"s": s}, [g])
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value))
 
 
 def test_what_is_saved():

@@ -194,3 +194,25 @@ def test_mistakes():
         rt.Linear(6, 8)(x, residual=r)
     with pytest.raises(rocpy.InvalidProblemError, match="residual"):
         rt.Linear(6, 8, activation=softcap_residual)(x, residual=r[:, :3])
+
+
+STEPS = {
+    "floor": lambda x: x.floor(),
+    "truth": lambda x: (x > 0).to(torch.float32),
+    "power": lambda x: x**0,
+    "integer": lambda x: x.to(torch.int32) * 1.0,
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_function_of_steps_hands_no_gradient_on(name, bias):
+    mlp = rt.MLP(8, 16, activation=rocpy.epilogue(STEPS[name]), bias=bias)
+    x = torch.randn(4, 8, requires_grad=True)
+    hidden = STEPS[name](F.linear(x, mlp.fc1.weight, mlp.fc1.bias))
+    y = mlp(x)
+    torch.testing.assert_close(y, F.linear(hidden, mlp.fc2.weight, mlp.fc2.bias), atol=1e-4, rtol=1e-4)
+    y.square().mean().backward()
+    assert x.grad is None
+    assert mlp.fc1.weight.grad is None
+    assert mlp.fc2.weight.grad.shape == mlp.fc2.weight.shape

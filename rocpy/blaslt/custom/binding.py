@@ -249,10 +249,15 @@ def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
 def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
     """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
     from rocpy.epilogues.expressions.evaluate import is_number
+    from rocpy.epilogues.expressions.types import plain_number
 
     numbers = {name: value for name, value in inputs.items() if is_number(value)}
-    plain = {name: value.item() if hasattr(value, "item") else value for name, value in numbers.items()}
+    plain = {name: plain_number(value) for name, value in numbers.items()}
     for name, value in plain.items():
+        if value is None:
+            raise InvalidOperandError(
+                f"epilogue_inputs[{name!r}]: got {type(numbers[name]).__name__}; pass an array or a real number"
+            )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidProblemError(
                 f"epilogue_inputs[{name!r}]: got an integer of {value.bit_length()} bits, expected at most 64"

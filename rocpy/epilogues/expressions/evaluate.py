@@ -15,7 +15,17 @@ from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues.expressions.expression import Expression, Node
-from rocpy.epilogues.expressions.types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
+from rocpy.epilogues.expressions.types import (
+    ARRAY,
+    NUMBER,
+    ZERO_DIM,
+    category,
+    compute_type,
+    name_of,
+    number_type,
+    plain_number,
+    whole_limits,
+)
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -24,15 +34,12 @@ __all__ = ["evaluate", "is_number", "reduced", "type_of"]
 
 def type_of(value: Any, name: str) -> tuple[str, int]:
     """Return the type of an input's elements, and its rank class."""
-    if isinstance(value, (bool, np.bool_)):
-        return "bool", NUMBER
-    if isinstance(value, (int, np.integer)):
-        return "int64", NUMBER
-    if isinstance(value, (float, np.floating)):
-        return "float32", NUMBER
+    number = plain_number(value)
+    if number is not None:
+        return number_type(number), NUMBER
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape is None or dtype is None:
-        raise InvalidOperandError(f"{name}: got {type(value).__name__}; pass an array or a number")
+    if shape is None or dtype is None or isinstance(value, np.generic):
+        raise InvalidOperandError(f"{name}: got {type(value).__name__}; pass an array or a real number")
     return name_of(dtype, name), ARRAY if len(shape) else ZERO_DIM
 
 
@@ -55,12 +62,17 @@ def evaluate(
         return tuple(_buffer(value) for value in wide_results)
     arrays = _arrays_of(x)
     named = {name: type_of(inputs[name], name) for name in expression.used_inputs}
-    types = expression.types(name_of(x.dtype, "x") if x_type is None else x_type, named)
-    operands = {name: inputs[name] if named[name][1] == NUMBER else arrays.own(inputs[name], x) for name in named}
+    counted = name_of(x.dtype, "x") if x_type is None else x_type
+    types, compared = _types_of(expression, counted, tuple(named.items()))
+    operands = {
+        name: plain_number(inputs[name]) if rank == NUMBER else arrays.own(inputs[name], x)
+        for name, (_, rank) in named.items()
+    }
     with np.errstate(all="ignore"):
         computed: list[Any] = []
         for position, node in enumerate(expression.nodes):
-            computed.append(_node(arrays, node, computed, types, position, x, operands))
+            wide = compute_type(compared[position] or types[position])
+            computed.append(_node(arrays, node, computed, types[position], wide, x, operands))
         results: list[Any] = []
         for number, position in enumerate(expression.outputs):
             wanted = types[position] if out_types is None else out_types[number]
@@ -71,29 +83,35 @@ def evaluate(
     return tuple(results)
 
 
+@functools.lru_cache(maxsize=512)
+def _types_of(expression: Expression, x: str, inputs: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    named = dict(inputs)
+    return expression.types(x, named), expression.compared_types(x, named)
+
+
 def _node(
     arrays: Any,
     node: Node,
     computed: Sequence[Any],
-    types: Sequence[str],
-    position: int,
+    dtype: str,
+    wide: str,
     x: Any,
     inputs: Mapping[str, Any],
 ) -> Any:
     if node.op == "x":
-        return arrays.convert(x, compute_type(types[position]))
+        return arrays.convert(x, wide)
     if node.op == "input":
         value = inputs[node.value]
-        return value if is_number(value) else arrays.convert(value, compute_type(types[position]))
+        return value if is_number(value) else arrays.convert(value, wide)
     if node.op == "const":
         return node.value
     args = [computed[arg] for arg in node.args]
     if node.op in ("cast", "cast_like"):
-        cast = arrays.cast(arrays.array(args[0], x), types[position])
-        return arrays.convert(cast, compute_type(types[position]))
-    wide = compute_type(types[position])
-    if types[position] == "bool" and node.op not in ("and", "or", "not", "where"):
-        wide = compute_type(_widest([types[arg] for arg in node.args]))
+        cast = arrays.cast(arrays.array(args[0], x), dtype)
+        return arrays.convert(cast, wide)
+    if category(dtype) == 1:
+        low, high = whole_limits(dtype)  # a bound beyond them is none
+        args = [min(max(arg, low), high) if type(arg) is int else arg for arg in args]
     if node.op == "where":
         condition = arrays.convert(arrays.array(args[0], x), "bool")
         return arrays.run("where", condition, *(_converted(arrays, arg, wide) for arg in args[1:]))
@@ -139,12 +157,6 @@ def _converted(arrays: Any, value: Any, dtype: str) -> Any:
     return value if is_number(value) else arrays.convert(value, dtype)
 
 
-def _widest(names: Sequence[str]) -> str:
-    from rocpy.epilogues.expressions.types import promote
-
-    return functools.reduce(promote, names)
-
-
 class _Arrays:
     """Operations of numpy and of modules that have its names."""
 
@@ -173,15 +185,16 @@ class _Arrays:
     def cast(self, array: Any, dtype: str) -> Any:
         """Return an array cast as the user's function says: whole numbers toward zero, without overflow."""
         if category(dtype) == 1 and category(name_of(array.dtype)) == 2:
-            low, high = _limits(dtype, str(array.dtype))
-            array = self.module.trunc(self.module.clip(array, low, high))
+            low, high, beyond = _limits(dtype, str(array.dtype))
+            whole = self.rounded(self.module.trunc(self.module.clip(array, low, high)), dtype)
+            return self.module.where(array >= beyond, whole.dtype.type(whole_limits(dtype)[1]), whole)
         return self.rounded(array, dtype)
 
     def rounded(self, array: Any, dtype: str) -> Any:
         """Return an array rounded to a type; eight bits saturate."""
         if str(array.dtype) == dtype:
             return array
-        if dtype in dtypes.DTYPES:
+        if dtype in dtypes.DTYPES and str(array.dtype) != "bool":
             return self.framework.narrow(array, dtype)
         return self.convert(array, dtype)
 
@@ -198,14 +211,14 @@ class _Arrays:
         return numpy_erf(x) if special is None else special.erf(x)
 
 
-def _limits(dtype: str, held: str) -> tuple[float, float]:
-    """Return the bounds of a type of whole numbers, as numbers that a floating-point type has."""
+def _limits(dtype: str, held: str) -> tuple[float, float, float]:
+    """Return the bounds of a type of whole numbers, as numbers that a floating-point type has, and the first beyond."""
     info = np.iinfo(dtype)
     low, high = float(info.min), float(info.max)
     digits = 53 if held == "float64" else 24
     if info.bits > digits:
         high = math.ldexp(1.0 - 2.0**-digits, info.bits - (info.min < 0))
-    return low, high
+    return low, high, math.ldexp(1.0, info.bits - (info.min < 0))
 
 
 def numpy_erf(x: Any) -> Any:
@@ -287,13 +300,16 @@ class _TorchArrays(_Arrays):
 
     def cast(self, array: Any, dtype: str) -> Any:
         if category(dtype) == 1 and array.is_floating_point():
-            array = self.module.trunc(array.clamp(*_limits(dtype, str(array.dtype).removeprefix("torch."))))
+            low, high, beyond = _limits(dtype, str(array.dtype).removeprefix("torch."))
+            whole = self.rounded(self.module.trunc(array.clamp(low, high)), dtype)
+            return whole.masked_fill(array >= beyond, whole_limits(dtype)[1])
         return self.rounded(array, dtype)
 
     def rounded(self, array: Any, dtype: str) -> Any:
         if str(array.dtype).removeprefix("torch.") == dtype:
             return array
-        return self.framework.narrow(array, dtype) if dtype in dtypes.DTYPES else self.convert(array, dtype)
+        narrows = dtype in dtypes.DTYPES and array.dtype != self.module.bool
+        return self.framework.narrow(array, dtype) if narrows else self.convert(array, dtype)
 
     def run(self, name: str, *args: Any) -> Any:
         first = next(arg for arg in args if not is_number(arg))
@@ -312,9 +328,8 @@ class _TorchArrays(_Arrays):
             return self.module.clamp(args[0], low, high)
         functional = self.module.nn.functional
         if name == "where":
-            wanted = next((arg.dtype for arg in args[1:] if not is_number(arg)), None)
-            if wanted is None:
-                args = (args[0], *(self.module.full((), float(one), device=first.device) for one in args[1:]))
+            if all(is_number(arg) for arg in args[1:]):
+                args = (args[0], *(self.array(one, first) for one in args[1:]))
             return self.module.where(*args)
         if name in ("silu", "gelu"):
             return getattr(functional, name)(*args)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import math
@@ -11,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocpy.epilogues.expressions.operations import OPERATIONS
-from rocpy.epilogues.expressions.types import ARRAY, NAMES, NUMBER, category, result_type
+from rocpy.epilogues.expressions.node_types import check_numbers, node_type
+from rocpy.epilogues.expressions.operations import OPERATIONS, fold
+from rocpy.epilogues.expressions.text import text_of
+from rocpy.epilogues.expressions.types import COMPARISONS, NAMES, category, comparison_type
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Builder", "Expression", "Node", "with_bias"]
@@ -180,6 +181,11 @@ class Expression:
         return any(node.op == "x" for node in self.nodes)
 
     @property
+    def product(self) -> str:
+        """What the product is called: ``"x"``, with an underscore where an input has that name."""
+        return free_name("x", self.inputs)
+
+    @property
     def halves(self) -> tuple[bool | None, ...]:
         """For each node, whether it has half the product's columns; ``None`` if it fits both."""
         per_node: list[bool | None] = []
@@ -214,10 +220,30 @@ class Expression:
         InvalidProblemError
             If an operation has no meaning for its operands.
         """
-        types_and_ranks: list[tuple[str, int]] = []
+        return tuple(dtype for dtype, _ in self._types_and_ranks(x, inputs))
+
+    def compared_types(self, x: str, inputs: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
+        """Return for every comparison the type that holds its operands, an empty name for other nodes.
+
+        Parameters
+        ----------
+        x, inputs
+            As for :meth:`types`.
+        """
+        known = self._types_and_ranks(x, inputs)
+        return tuple(
+            comparison_type([known[arg] for arg in node.args]) if node.op in COMPARISONS else "" for node in self.nodes
+        )
+
+    def _types_and_ranks(self, x: str, inputs: Mapping[str, tuple[str, int]]) -> list[tuple[str, int]]:
+        known: list[tuple[str, int]] = []
         for node in self.nodes:
-            types_and_ranks.append(_type_of(node, [types_and_ranks[arg] for arg in node.args], x, inputs))
-        return tuple(dtype for dtype, _ in types_and_ranks)
+            args = [known[arg] for arg in node.args]
+            known.append(node_type(node, args, x, inputs))
+            if category(known[-1][0]) == 1:
+                values = [self.nodes[arg].value if self.nodes[arg].op == "const" else None for arg in node.args]
+                check_numbers(node.op, known[-1][0], values)
+        return known
 
     def with_values(self, values: Mapping[str, Number]) -> Expression:
         """Return the expression with numbers in the place of inputs."""
@@ -230,7 +256,7 @@ class Expression:
 
     def __str__(self) -> str:
         """Return it as Python would be written; what is used more than once has a line of its own."""
-        return _text_of(self)
+        return text_of(self)
 
     def __repr__(self) -> str:
         """Return its text between angle brackets."""
@@ -279,7 +305,7 @@ def _node_from(row: Sequence[Any], position: int, inputs: tuple[str, ...]) -> No
     value = row[1 + operation.arity]
     allowed = {
         "input": lambda: value in inputs,
-        "const": lambda: isinstance(value, (bool, int, float)) or value in ("inf", "-inf", "nan"),
+        "const": lambda: value in ("inf", "-inf", "nan") if isinstance(value, str) else _is_number(value),
         "cast": lambda: value in NAMES,
         "pick": lambda: value in (0, 1),
     }
@@ -288,30 +314,15 @@ def _node_from(row: Sequence[Any], position: int, inputs: tuple[str, ...]) -> No
     return Node(operation.name, args, float(value) if operation.name == "const" and isinstance(value, str) else value)
 
 
-def number_type(value: Number) -> str:
-    """Return the type that torch gives a Python number."""
-    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """Return a name, with underscores behind it where it is taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
-def _type_of(node: Node, args: list[tuple[str, int]], x: str, inputs: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
-    kind = OPERATIONS[node.op].kind
-    if kind == "leaf":
-        if node.op == "const":
-            return number_type(node.value), NUMBER
-        return (x, ARRAY) if node.op == "x" else inputs[node.value]
-    rank = max(own for _, own in args)
-    if kind == "cast":
-        return node.value, rank
-    if kind == "bool":
-        return "bool", rank
-    if kind == "like":
-        return args[1][0], args[0][1]
-    type_, _ = result_type(args[1:] if kind == "where" else args)
-    if kind == "float" and category(type_) < 2:
-        return "float32", rank
-    if kind == "promote" and type_ == "bool" and node.op not in ("pick", "interleave"):
-        raise InvalidProblemError(f"{node.op}: its operands are truth values; cast them, or use &, | and where")
-    return type_, rank
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 class Builder:
@@ -337,8 +348,22 @@ class Builder:
         """Return the place of an input."""
         return self._put(Node("input", (), name))
 
+    def leaf(self, node: Node) -> int:
+        """Return the place of a node without operands."""
+        return self._put(node)
+
     def const(self, value: Number) -> int:
-        """Return the place of a constant."""
+        """Return the place of a constant.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is an integer of more than 64 bits.
+        """
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidProblemError(
+                f"an integer of {value.bit_length()} bits among an epilogue's numbers, expected at most 64; use a float"
+            )
         return self._put(Node("const", (), value))
 
     def value(self, position: int) -> Number | None:
@@ -351,11 +376,12 @@ class Builder:
         operation = OPERATIONS[name]
         known = [self.nodes[arg].value for arg in args if self.nodes[arg].op == "const"]
         if operation.value is not None and len(known) == len(args):
-            with contextlib.suppress(OverflowError):
-                return self.const(operation.value(*known))
-        if name in ("mul", "div") and self._is_one(args[1]):
-            return args[0] if name == "mul" else self._put(Node(name, args))
-        if name == "mul" and self._is_one(args[0]):
+            folded = fold(operation, known)
+            if folded is not None:
+                return self.const(folded)
+        if name == "mul" and self._is_one(args[1]) and self._is_numeric(args[0]):
+            return args[0]
+        if name == "mul" and self._is_one(args[0]) and self._is_numeric(args[1]):
             return args[1]
         if name == "not" and self.nodes[args[0]].op == "not":
             return self.nodes[args[0]].args[0]
@@ -367,6 +393,13 @@ class Builder:
         # A 1.0 makes whole numbers floating-point ones; the integer changes nothing.
         value = self.value(position)
         return type(value) is int and value == 1
+
+    def _is_numeric(self, position: int) -> bool:
+        # Truth values become whole numbers when they are multiplied; the types of others are not known yet.
+        node = self.nodes[position]
+        if node.op == "cast":
+            return bool(node.value != "bool")
+        return node.op == "x" or (OPERATIONS[node.op].kind in ("promote", "float") and node.op != "pick")
 
     def copy(self, source: Expression, replace: Any = None) -> list[int]:
         """Put the nodes of an expression here and return their places; ``replace(node)`` may give another's."""
@@ -423,58 +456,3 @@ def with_bias(expression: Expression) -> Expression:
     positions = builder.copy(expression, lambda node: x if node.op == "x" else None)
     outputs = [positions[position] for position in expression.outputs]
     return builder.finish(outputs, expression.single, expression.defaults, expression.name)
-
-
-# ---- text ----
-
-_BINDING = {"*": 5, "/": 5, "+": 4, "-": 4, "&": 3, "|": 2}
-_COMPARISON = 1
-
-
-def _text_of(expression: Expression) -> str:
-    shown: dict[int, str] = {}
-    lines: list[str] = []
-    times: dict[int, int] = {}
-    for node in expression.nodes:
-        for arg in node.args:
-            times[arg] = times.get(arg, 0) + 1
-    for position in expression.outputs:
-        times[position] = times.get(position, 0) + 1
-    strength: dict[int, int] = {}
-    for position, node in enumerate(expression.nodes):
-        text, strength[position] = _node_text(node, shown, strength)
-        if node.args and times.get(position, 0) > 1:
-            name = f"t{len(lines) + 1}"
-            lines.append(f"{name} = {text}")
-            text, strength[position] = name, 9
-        shown[position] = text
-    results = ", ".join(shown[position] for position in expression.outputs)
-    if not expression.single:
-        results = f"({results}{',' if len(expression.outputs) == 1 else ''})"
-    head = f"{expression.name}({', '.join(['x', *expression.inputs])}) = {results}"
-    return f"{head} where {'; '.join(lines)}" if lines else head
-
-
-def _node_text(node: Node, shown: Mapping[int, str], strength: Mapping[int, int]) -> tuple[str, int]:
-    operation = OPERATIONS[node.op]
-    if node.op == "x":
-        return "x", 9
-    if node.op == "input":
-        return str(node.value), 9
-    if node.op == "const":
-        return repr(node.value), 9 if not isinstance(node.value, (int, float)) or node.value >= 0 else 6
-    if node.op == "cast":
-        return f"{_wrapped(node.args[0], 9, shown, strength)}.to({node.value})", 9
-    if node.op == "pick":
-        return f"{_wrapped(node.args[0], 9, shown, strength)}[..., {node.value}::2]", 9
-    if operation.symbol and operation.arity == 1:
-        return f"{operation.symbol}{_wrapped(node.args[0], 7, shown, strength)}", 6
-    if operation.symbol:
-        own = _BINDING.get(operation.symbol, _COMPARISON)
-        left = _wrapped(node.args[0], own if own > _COMPARISON else own + 1, shown, strength)
-        return f"{left} {operation.symbol} {_wrapped(node.args[1], own + 1, shown, strength)}", own
-    return f"{node.op}({', '.join(shown[arg] for arg in node.args)})", 9
-
-
-def _wrapped(position: int, least: int, shown: Mapping[int, str], strength: Mapping[int, int]) -> str:
-    return shown[position] if strength[position] >= least else f"({shown[position]})"

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
-from rocpy.epilogues.expressions.expression import Builder, Expression
-from rocpy.epilogues.expressions.types import category
+from rocpy.epilogues.expressions.expression import Builder, Expression, free_name
+from rocpy.epilogues.expressions.types import category, name_of
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Gradient", "gradient_of"]
@@ -27,9 +28,11 @@ class Gradient:
         A function of the product, of the epilogue's inputs and of its results' gradients. Its results are the
         gradients, each of the product's shape; those of inputs that broadcast must still be summed.
     names
-        The variable of each gradient: ``"x"`` or an input; variables without a gradient are omitted.
+        The variable of each gradient: the product or an input; variables without a gradient are omitted.
     gradients
         Names of the inputs of the expression that are the results' gradients.
+    forward
+        The epilogue's own expression.
 
     Examples
     --------
@@ -44,13 +47,20 @@ class Gradient:
     expression: Expression
     names: tuple[str, ...]
     gradients: tuple[str, ...]
+    forward: Expression
+
+    @property
+    def product(self) -> str:
+        """What the product is called among the names: ``"x"``, or ``"x_"`` where an input has that name."""
+        return self.forward.product
 
     @property
     def saved(self) -> tuple[str, ...]:
-        """What it reads from the forward pass, ``"x"`` (the product before the epilogue) and inputs."""
+        """What it reads from the forward pass: the product before the epilogue, and inputs."""
         own = tuple(name for name in self.expression.used_inputs if name not in self.gradients)
-        return ("x", *own) if self.expression.reads_x else own
+        return (self.product, *own) if self.expression.reads_x else own
 
+    @default_arithmetic
     def __call__(
         self, x: Any, inputs: Mapping[str, Any], gradients: Sequence[Any], wanted: Sequence[str] | None = None
     ) -> dict[str, Any]:
@@ -80,19 +90,44 @@ class Gradient:
                 f"got {len(gradients)} gradients, expected {len(self.gradients)}, one for each result"
             )
         values_by_name = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
-        likes = {"x": x, **inputs}
+        likes = {**inputs, self.product: x}
+        typed = _typed(self, x, inputs)
         chosen = [
             index
-            for index, name in enumerate(self.names)
+            for index, name in enumerate(typed.names)
             if (wanted is None or name in wanted) and category(type_of(likes[name], name)[0]) == 2
         ]
         if not chosen:
             return {}
-        part = _part(self.expression, tuple(chosen))
-        names = [self.names[index] for index in chosen]
+        part = _part(typed.expression, tuple(chosen))
+        names = [typed.names[index] for index in chosen]
         # Sums are taken before they are rounded.
         values = evaluate(part, x, values_by_name, out_types=[_wide(likes[name], name) for name in names])
         return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
+
+
+def _typed(gradient: Gradient, x: Any, inputs: Mapping[str, Any]) -> Gradient:
+    """Return the gradient for operands of known types: a cast to the type of whole numbers hands none on."""
+    forward = gradient.forward
+    likes = [node.args[1] for node in forward.nodes if node.op == "cast_like"]
+    if not likes:
+        return gradient
+    types = forward.types(name_of(x.dtype), {name: type_of(inputs[name], name) for name in forward.used_inputs})
+    return gradient if all(category(types[like]) == 2 for like in likes) else gradient_of(_cast(forward, types))
+
+
+@functools.lru_cache(maxsize=256)
+def _cast(forward: Expression, types: tuple[str, ...]) -> Expression:
+    """Return an expression with the casts to another value's type as casts to types."""
+    builder = Builder(forward.inputs)
+    copies: list[int] = []
+    for index, node in enumerate(forward.nodes):
+        args = [copies[arg] for arg in node.args]
+        if node.op == "cast_like":
+            copies.append(builder.op("cast", args[0], value=types[index]))
+        else:
+            copies.append(builder.op(node.op, *args, value=node.value) if args else builder.leaf(node))
+    return builder.finish([copies[one] for one in forward.outputs], forward.single, forward.defaults, forward.name)
 
 
 def _wide(like: Any, name: str) -> str:
@@ -110,7 +145,7 @@ def _part(expression: Expression, chosen: tuple[int, ...]) -> Expression:
 def gradient_of(expression: Expression) -> Gradient:
     """Return the gradient of an expression."""
     count = len(expression.outputs)
-    names = [_free("grad" if expression.single else f"grad{index}", expression.inputs) for index in range(count)]
+    names = [free_name("grad" if expression.single else f"grad{index}", expression.inputs) for index in range(count)]
     builder = Builder((*expression.inputs, *names))
     copies = builder.copy(expression)
     terms: dict[int, list[int]] = {}
@@ -127,7 +162,7 @@ def gradient_of(expression: Expression) -> Gradient:
             continue
         total = functools.reduce(lambda left, right: builder.op("add", left, right), own)
         if node.op in ("x", "input"):
-            totals["x" if node.op == "x" else "." + node.value] = total
+            totals[expression.product if node.op == "x" else node.value] = total
             continue
         if node.op == "pick":
             picked.setdefault(node.args[0], {}).setdefault(node.value, []).append(total)
@@ -140,15 +175,9 @@ def gradient_of(expression: Expression) -> Gradient:
         for arg, term in zip(node.args, rule(write, total, copies[index], *args, node=node), strict=True):
             if term is not None and expression.nodes[arg].op != "const":
                 terms.setdefault(arg, []).append(term)
-    order = [name for name in ("x", *(f".{one}" for one in expression.inputs)) if name in totals]
+    order = [name for name in (expression.product, *expression.inputs) if name in totals]
     derived = builder.finish([totals[name] for name in order], False, (), f"{expression.name}_gradient")
-    return Gradient(derived, tuple(name.removeprefix(".") for name in order), tuple(names))
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+    return Gradient(derived, tuple(order), tuple(names), expression)
 
 
 def _interleaved(builder: Builder, lanes: Mapping[int, list[int]]) -> int:
@@ -178,6 +207,10 @@ class _Writer:
         """Return a whole number's place; beside it every type stays as it is."""
         return self.builder.const(value)
 
+    def value(self, index: int) -> float | None:
+        """Return the value of a node that is a constant."""
+        return self.builder.value(index)
+
     def is_const(self, index: int) -> bool:
         """Whether a node is a constant."""
         return self.builder.value(index) is not None
@@ -197,20 +230,26 @@ def _div(write: Any, g: int, y: int, a: int, b: int, node: Any) -> Any:  # noqa:
     return (None if write.is_const(a) else top), (None if write.is_const(b) else write.neg(write.mul(top, y)))
 
 
-def _extreme(comparison: str) -> Callable[..., Any]:
+def _extreme(other: str) -> Callable[..., Any]:
     def rule(write: Any, g: int, y: int, a: int, b: int, node: Any) -> Any:  # noqa: ARG001
-        # Where both are the same, each has half of it, as in torch.
-        tie = write.where(write.eq(a, b), write.mul(g, 0.5), 0.0)
-        first = write.where(getattr(write, comparison)(a, b), g, tie)
-        return first, (None if write.is_const(b) else write.where(getattr(write, comparison)(b, a), g, tie))
+        # As in torch: where both are the same, each has half of it; beside NaN each has all of it.
+        shared = write.where(write.eq(a, b), write.mul(g, 0.5), g)
+        first = write.where(getattr(write, other)(a, b), 0.0, shared)
+        return first, (None if write.is_const(b) else write.where(getattr(write, other)(b, a), 0.0, shared))
 
     return rule
 
 
 def _clamp(write: Any, g: int, y: int, a: int, low: int, high: int, node: Any) -> Any:  # noqa: ARG001
+    # As in torch: the upper bound wins where they are out of order; a bound of infinity is one that was not given.
     inside = write.and_(write.ge(a, low), write.le(a, high))
-    below = None if write.is_const(low) else write.where(write.lt(a, low), g, 0.0)
-    above = None if write.is_const(high) else write.where(write.gt(a, high), g, 0.0)
+    is_low, is_high = write.lt(a, low), write.gt(a, high)
+    if write.value(high) != math.inf:
+        is_low = write.and_(write.lt(low, high), is_low)
+    if write.value(low) != -math.inf:
+        is_high = write.or_(is_high, write.lt(high, low))
+    below = None if write.is_const(low) else write.where(is_low, g, 0.0)
+    above = None if write.is_const(high) else write.where(is_high, g, 0.0)
     return write.where(inside, g, 0.0), below, above
 
 
@@ -235,7 +274,7 @@ def _gelu_tanh(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: A
     return (write.mul(g, write.add(s, rest)),)
 
 
-def _cast(write: Any, g: int, y: int, a: int, *others: int, node: Any) -> Any:  # noqa: ARG001
+def _of_cast(write: Any, g: int, y: int, a: int, *others: int, node: Any) -> Any:  # noqa: ARG001
     passes = node.op == "cast_like" or category(node.value) == 2
     return (g if passes else None), *(None for _ in others)
 
@@ -247,8 +286,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "div": _div,
     "neg": lambda w, g, y, a, node: (w.neg(g),),  # noqa: ARG005
     "abs": lambda w, g, y, a, node: (w.where(w.gt(a, 0.0), g, w.where(w.lt(a, 0.0), w.neg(g), 0.0)),),  # noqa: ARG005
-    "minimum": _extreme("lt"),
-    "maximum": _extreme("gt"),
+    "minimum": _extreme("gt"),
+    "maximum": _extreme("lt"),
     "clamp": _clamp,
     "relu": lambda w, g, y, a, node: (w.where(w.gt(a, 0.0), g, 0.0),),  # noqa: ARG005
     "exp": lambda w, g, y, a, node: (w.mul(g, y),),  # noqa: ARG005
@@ -268,8 +307,8 @@ _RULES: dict[str, Callable[..., Any]] = {
         None if w.is_const(a) else w.where(c, g, 0.0),
         None if w.is_const(b) else w.where(c, 0.0, g),
     ),
-    "cast": _cast,
-    "cast_like": _cast,
+    "cast": _of_cast,
+    "cast_like": _of_cast,
     "interleave": lambda w, g, y, a, b, node: (  # noqa: ARG005
         w.builder.op("pick", g, value=0),
         w.builder.op("pick", g, value=1),

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OPERATIONS", "Operation"]
+__all__ = ["OPERATIONS", "Operation", "fold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ def _divide(x: float, y: float) -> float:
 
 
 def _minimum(x: float, y: float) -> float:
-    return math.nan if math.isnan(x) or math.isnan(y) else min(x, y)
+    return x if x != x or x < y else y
 
 
 def _maximum(x: float, y: float) -> float:
-    return math.nan if math.isnan(x) or math.isnan(y) else max(x, y)
+    return x if x != x or x > y else y
 
 
 def _exp(x: float) -> float:
@@ -66,11 +66,16 @@ def _sqrt(x: float) -> float:
 
 
 def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0
+    return 0.0 if x < -700.0 else 1.0 / (1.0 + math.exp(-x))
+
+
+def _never_far_left(function: Callable[[float], float]) -> Callable[[float], float]:
+    # At minus infinity the product would be infinity times 0; the value is 0 long before.
+    return lambda x: -0.0 if x < -1000.0 else function(x)
 
 
 def _gelu_tanh(x: float) -> float:
-    return x * _sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
+    return x * _sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x))
 
 
 def _clamp(x: float, low: float, high: float) -> float:
@@ -78,7 +83,8 @@ def _clamp(x: float, low: float, high: float) -> float:
 
 
 def _whole(rounded: Callable[[float], Any]) -> Callable[[float], Any]:
-    return lambda x: type(x)(rounded(x)) if math.isfinite(x) else x
+    # A fraction beside 0 keeps its sign.
+    return lambda x: math.copysign(rounded(x), x) if isinstance(x, float) and math.isfinite(x) else x
 
 
 _ROWS = (
@@ -102,9 +108,9 @@ _ROWS = (
     Operation("tanh", 1, "float", value=math.tanh),
     Operation("erf", 1, "float", value=math.erf),
     Operation("sigmoid", 1, "float", value=_sigmoid),
-    Operation("silu", 1, "float", value=lambda x: x * _sigmoid(x)),
-    Operation("gelu", 1, "float", value=lambda x: 0.5 * x * math.erfc(-x * math.sqrt(0.5))),
-    Operation("gelu_tanh", 1, "float", value=_gelu_tanh),
+    Operation("silu", 1, "float", value=_never_far_left(lambda x: x * _sigmoid(x))),
+    Operation("gelu", 1, "float", value=_never_far_left(lambda x: 0.5 * x * math.erfc(-x * math.sqrt(0.5)))),
+    Operation("gelu_tanh", 1, "float", value=_never_far_left(_gelu_tanh)),
     Operation("round", 1, "promote", value=_whole(round)),
     Operation("floor", 1, "promote", value=_whole(math.floor)),
     Operation("ceil", 1, "promote", value=_whole(math.ceil)),
@@ -126,3 +132,26 @@ _ROWS = (
 )
 
 OPERATIONS: dict[str, Operation] = {row.name: row for row in _ROWS}
+
+
+def fold(operation: Operation, known: Sequence[Any]) -> Any:
+    """Return the value of an operation on Python's numbers; ``None`` where there is none to fold.
+
+    It is of the kind that its operands' kinds give, whichever of them it equals.
+    """
+    if operation.value is None or (operation.name in _ON_TRUTH_VALUES and any(type(one) is not bool for one in known)):
+        return None
+    try:
+        value = operation.value(*known)
+        counted = {"promote": known, "where": known[1:]}.get(operation.kind, ())
+        return max((type(one) for one in counted), key=_KINDS.index)(value) if _is_mixed(counted) else value
+    except (OverflowError, ValueError):  # beyond the largest float
+        return None
+
+
+_ON_TRUTH_VALUES = ("and", "or", "not")
+_KINDS = (bool, int, float)
+
+
+def _is_mixed(numbers: Sequence[Any]) -> bool:
+    return len({type(one) for one in numbers}) > 1

@@ -15,6 +15,8 @@ __all__ = ["Pending", "Resolved", "resolve"]
 
 _Key = TypeVar("_Key")
 
+# float32 has all whole numbers up to this one, to which no larger one is rounded but from just above it.
+_EXACT = 2**24
 _INEXACT = ("exp", "log", "rsqrt", "tanh", "erf", "sigmoid", "silu", "gelu", "gelu_tanh")
 
 
@@ -28,6 +30,8 @@ class Resolved:
         What is computed. A cast that is left rounds.
     types
         Type of each node.
+    compared
+        Type in which each comparison's operands are compared; empty for other nodes.
     out_types
         Types of the results.
     x_type
@@ -38,6 +42,7 @@ class Resolved:
 
     expression: Expression
     types: tuple[str, ...]
+    compared: tuple[str, ...]
     out_types: tuple[str, ...]
     x_type: str
     inputs: tuple[tuple[str, tuple[str, int]], ...]
@@ -49,8 +54,20 @@ class Resolved:
         for node, dtype in zip(self.expression.nodes, self.types, strict=True):
             if node.args and dtype != "bool" and node.op != "cast":
                 types_computed.add(compute_type(dtype))
+        types_computed |= {
+            compute_type(dtype)
+            for node, dtype in zip(self.expression.nodes, self.compared, strict=True)
+            if dtype and not (category(dtype) < 2 and any(self._is_small(arg) for arg in node.args))
+        }
         types_computed = types_computed or {compute_type(self.x_type)}
         return types_computed.pop() if len(types_computed) == 1 and types_computed <= {"float32", "float64"} else ""
+
+    def _is_small(self, index: int) -> bool:
+        """Whether a whole number is small: one of any size that is rounded to float32 compares with it as before."""
+        node, dtype = self.expression.nodes[index], self.types[index]
+        if node.op == "const":
+            return bool(abs(node.value) < _EXACT)
+        return dtype in ("bool", "uint8", "int8", "int16")
 
     @property
     def exact_functions(self) -> bool:
@@ -75,27 +92,43 @@ def _resolve(expression: Expression, x_type: str, inputs: tuple[tuple[str, tuple
                 here = args[0]
             else:
                 here = builder.op("cast", args[0], value=target)
+        elif node.op == "mul" and _is_one(expression, node.args[1]) and types[index] == types[node.args[0]]:
+            here = args[0]
         elif args:
             here = builder.op(node.op, *args, value=node.value)
         else:
-            here = builder.copy(Expression((), (node,), (0,)))[0]
+            here = builder.leaf(node)
         copies.append(here)
     explicit = builder.finish(
         [copies[index] for index in expression.outputs], expression.single, expression.defaults, expression.name
     )
     return Resolved(
-        explicit, _retyped(explicit, x_type, named), tuple(types[index] for index in expression.outputs), x_type, inputs
+        explicit,
+        *_retyped(explicit, x_type, named),
+        tuple(types[index] for index in expression.outputs),
+        x_type,
+        inputs,
     )
 
 
-def _retyped(explicit: Expression, x_type: str, named: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
-    """Return the types of a resolved expression: of values as they are computed, since nothing narrower is kept."""
+def _is_one(expression: Expression, index: int) -> bool:
+    node = expression.nodes[index]
+    return node.op == "const" and not isinstance(node.value, bool) and bool(node.value == 1)
+
+
+def _retyped(
+    explicit: Expression, x_type: str, named: Mapping[str, tuple[str, int]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the types of a resolved expression and those in which it compares.
+
+    They are of values as they are computed, since nothing narrower is kept.
+    """
     wide = {name: (compute_type(dtype), rank) for name, (dtype, rank) in named.items()}
     types = list(explicit.types(compute_type(x_type), wide))
     for index, node in enumerate(explicit.nodes):
         if node.op == "cast":
             types[index] = node.value
-    return tuple(types)
+    return tuple(types), explicit.compared_types(compute_type(x_type), wide)
 
 
 def _changes_nothing(source: str, target: str) -> bool:

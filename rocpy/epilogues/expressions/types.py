@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,21 @@ import numpy as np
 from rocpy import dtypes
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["ARRAY", "NUMBER", "ZERO_DIM", "category", "compute_type", "name_of", "promote", "result_type"]
+__all__ = [
+    "ARRAY",
+    "COMPARISONS",
+    "NUMBER",
+    "ZERO_DIM",
+    "category",
+    "comparison_type",
+    "compute_type",
+    "name_of",
+    "number_type",
+    "plain_number",
+    "promote",
+    "result_type",
+    "whole_limits",
+]
 
 # What counts more in a promotion: arrays, then arrays without axes, then Python's numbers.
 NUMBER, ZERO_DIM, ARRAY = 0, 1, 2
@@ -21,6 +36,33 @@ _EIGHT = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = (*_EIGHT, "float16", "bfloat16", "float32", "float64")
 _OTHERS = {"bool": "bool", "half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 NAMES = ("bool", *_INTEGERS, *_FLOATS)
+
+
+# Operations whose operands have a type in common that is not that of the result.
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def whole_limits(dtype: str) -> tuple[int, int]:
+    """Return the least and the largest value of a type of whole numbers."""
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def number_type(value: float) -> str:
+    """Return the type that torch gives a Python number."""
+    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+
+
+def plain_number(value: Any) -> bool | int | float | None:
+    """Return a number of Python or numpy as one of Python's own three types; ``None`` for anything else."""
+    if isinstance(value, np.generic):
+        # A long double and the small floats of ml_dtypes are no Python numbers by themselves; dates are none at all.
+        kind = value.dtype.kind
+        return plain_number(float(value) if kind == "f" else None if kind in "mM" else value.item())
+    for kind_of_number in (bool, int, float):
+        if isinstance(value, kind_of_number):
+            return kind_of_number(value)
+    return None
 
 
 def category(dtype: str) -> int:
@@ -96,3 +138,9 @@ def result_type(operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
     if common is None:
         raise InvalidProblemError("an operation without operands")
     return common, max(rank for _, rank in operands)
+
+
+def comparison_type(operands: Sequence[tuple[str, int]]) -> str:
+    """Return the type in which values of types and rank classes are compared: whole numbers in one that holds all."""
+    common, _ = result_type(operands)
+    return common if category(common) == 2 else functools.reduce(promote, [dtype for dtype, _ in operands])

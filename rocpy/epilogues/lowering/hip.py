@@ -19,7 +19,7 @@ _TYPES = {
     "float16": ("_Float16", "(float)({})", "(_Float16)({})"),
     "bfloat16": ("unsigned short", "from_bfloat16({})", "to_bfloat16({})"),
     "int8": ("signed char", "(float)({})", "(signed char)to_whole({}, -128.0f, 127.0f)"),
-    "int32": ("int", "(float)({})", "(int)to_whole({}, -2147483648.0f, 2147483520.0f)"),
+    "int32": ("int", "(float)({})", "to_int32({})"),
     "uint8": ("unsigned char", "(float)({})", ""),
     "bool": ("unsigned char", "(float)(({}) != 0)", "({}) != 0.0f"),
     "float8_e4m3fn": ("unsigned char", "", "to_float8({}, 3, 7, 0x7e, 0x7f)"),
@@ -82,6 +82,9 @@ DEVICE float lesser(float x, float y) {{ return x != x || x < y ? x : y; }}
 DEVICE float greater(float x, float y) {{ return x != x || x > y ? x : y; }}
 DEVICE float to_whole(float x, float low, float high) {{
   return x != x ? 0.0f : lesser(greater(__builtin_rintf(x), low), high);
+}}
+DEVICE int to_int32(float x) {{
+  return x >= 2147483648.0f ? 2147483647 : (int)to_whole(x, -2147483648.0f, 2147483520.0f);
 }}
 DEVICE unsigned char to_float8(float x, int fraction, int bias, unsigned largest, unsigned nan) {{
   unsigned bits = __builtin_bit_cast(unsigned, x), sign = bits >> 31 << 7;
@@ -297,6 +300,9 @@ def _cast(dtype: str, value: str) -> str:
         _, read, store = _TYPES[dtype]
         return read.format(store.format(value))
     if dtype in ("int8", "int32"):
-        low, high = (-128.0, 127.0) if dtype == "int8" else (-2147483648.0, 2147483520.0)
+        # 2147483648 stands for the largest int32, which is what it is stored as.
+        low, high = (-128.0, 127.0) if dtype == "int8" else (-2147483648.0, 2147483648.0)
         return f"lesser(greater(__builtin_truncf({value}), {_number(low)}), {_number(high)})"
+    if dtype == "bool":
+        return f"{value} != 0.0f ? 1.0f : 0.0f"
     raise UnsupportedError(f"a cast to {dtype}: generated kernels have none")

@@ -106,6 +106,8 @@ def _form(
     function: str,
     clamp: tuple[float, float] | None,
 ) -> NativeForm | None:
+    if not takes_c and abs(terms["x"]) != 1:
+        return None  # the product is a sum by itself, as in _scaled
     bias = c = ""
     beta = 1.0
     for name, factor in terms.items():
@@ -171,22 +173,41 @@ def _terms_of(expression: Expression, node: Node, args: list[dict[str, float] | 
         left, right = args
         if left is None or right is None:
             return None
-        combined = dict(left)
-        for name, factor in right.items():
-            combined[name] = combined.get(name, 0.0) + (factor if node.op == "add" else -factor)
-        return combined
+        # What is added twice, or taken away again, may be NaN, or be infinite in between.
+        if left.keys() & right.keys():
+            return None
+        return {**left, **{name: factor if node.op == "add" else -factor for name, factor in right.items()}}
     if node.op == "neg":
         return _scaled(args[0], -1.0)
     if node.op in ("mul", "div"):
         number = _number(expression, node.args[1])
-        if number is None or not math.isfinite(number) or number == 0:
+        if number is None or not _is_normal(number):
             return None
-        return _scaled(args[0], number if node.op == "mul" else 1.0 / number)
+        return _scaled(args[0], float(number) if node.op == "mul" else 1.0 / number)
     return None
 
 
 def _scaled(terms: dict[str, float] | None, factor: float) -> dict[str, float] | None:
-    return None if terms is None else {name: factor * own for name, own in terms.items()}
+    """Return a sum times a factor, ``None`` where one step may leave float32's range and the steps written do not.
+
+    Or the other way round: a sum's terms may be infinite where the sum is not, and so may a number between two steps,
+    one of which makes it larger and the other one smaller.
+    """
+    if terms is None or (len(terms) > 1 and abs(factor) != 1):
+        return None
+    size = abs(factor)
+    for own in terms.values():
+        if not _is_normal(factor * own) or (size > 1 > abs(own)) or (size < 1 < abs(own)):
+            return None
+    return {name: factor * own for name, own in terms.items()}
+
+
+def _is_normal(number: float) -> bool:
+    """Whether a number and its reciprocal keep their digits in float32."""
+    return _SMALLEST <= abs(number) <= 1.0 / _SMALLEST
+
+
+_SMALLEST = 2.0**-126
 
 
 @functools.lru_cache(maxsize=512)
@@ -229,7 +250,7 @@ def _after(expression: Expression, index: int) -> Expression | None:
             elif args:
                 copies.append(builder.op(node.op, *args, value=node.value))  # type: ignore[arg-type]
             else:
-                copies.append(builder.copy(Expression((), (node,), (0,)))[0])
+                copies.append(builder.leaf(node))
     outputs = [copies[output] for output in expression.outputs]
     if any(output is None for output in outputs):
         return None

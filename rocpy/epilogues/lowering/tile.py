@@ -149,8 +149,11 @@ class _Writer:
             node_index in self.expression.outputs
             and self.resolved.out_types[self.expression.outputs.index(node_index)] == node.value
         )
-        if last and node.value in ("int8", "int32"):
+        if node.value == "bool":
+            return self._put("NE", source, self._put("CONSTANT", 0.0))
+        if last and node.value == "int8":
             # As the results of integer products are stored: saturated, and rounded, which leaves whole numbers alone.
+            # The largest int32 is no float, and those are what a program's results are stored from.
             return self._put("TRUNC", source)
         raise UnsupportedError(f"epilogue {self.expression.name!r}: a tile program's values are no {node.value}")
 

@@ -7,13 +7,12 @@ Triton's library compiles by itself, so that one text is compiled for a GPU and 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rocpy.epilogues.expressions.resolve import Pending, Resolved
-from rocpy.epilogues.expressions.types import NUMBER, category, compute_type, promote
+from rocpy.epilogues.expressions.types import NUMBER, category, compute_type, whole_limits
 from rocpy.errors import UnsupportedError
 
 __all__ = ["INPUT_KINDS", "Argument", "KernelText", "kernel_text"]
@@ -87,7 +86,10 @@ def _literal(value: float, dtype: str) -> str:
     if category(dtype) == 2:
         number = float(value)
         return repr(number) if math.isfinite(number) else f'float("{number}")'
-    return repr(bool(value) if dtype == "bool" else int(value))
+    if dtype == "bool":
+        return repr(bool(value))
+    low, high = whole_limits(dtype)  # a bound beyond them is none
+    return repr(min(max(int(value), low), high))
 
 
 class _Body:
@@ -95,7 +97,7 @@ class _Body:
 
     def __init__(self, resolved: Resolved, kinds: dict[str, str]) -> None:
         self.nodes = resolved.expression.nodes
-        self.types = resolved.types
+        self.types, self.compared = resolved.types, resolved.compared
         self.input_types = {name: dtype for name, (dtype, _) in resolved.inputs}
         self.kinds = kinds
         self.lines: list[str] = []
@@ -129,9 +131,7 @@ class _Body:
         if node.op == "input":
             return self._load(str(node.value), dtype, half)
         if node.op == "const":
-            return (
-                f"tl.full({self._shape(half)}, {_literal(node.value, dtype)}, tl.{_language_type(dtype, 'a number')})"
-            )
+            return self._number(index, dtype, half)
         if node.op == "pick":
             whole = self._as(node.args[0], dtype, False)
             self.lines.append(f"even{index}, odd{index} = tl.split(tl.reshape({whole}, (BM, BN // 2, 2)))")
@@ -144,26 +144,28 @@ class _Body:
         if node.op == "where":
             chosen = (self._as(arg, dtype, half) for arg in node.args[1:])
             return f"tl.where({self._as(node.args[0], 'bool', half)}, {', '.join(chosen)})"
-        wide = dtype
-        if dtype == "bool" and node.op not in ("and", "or", "not"):
-            wide = compute_type(functools.reduce(promote, (self.types[arg] for arg in node.args)))
+        wide = compute_type(self.compared[index] or dtype)
         args = [self._as(arg, wide, half) for arg in node.args]
         return _FORMS[node.op](args, wide, self._shape(half))
 
     def _as(self, index: int, dtype: str, half: bool) -> str:
+        if self.nodes[index].op == "const" and category(dtype) == 1:
+            return self._number(index, dtype, half)
         name, held = self.emit(index, half), compute_type(self.types[index])
         if held == dtype:
             return name
         return f"({name} != 0)" if dtype == "bool" else f"{name}.to(tl.{_language_type(dtype, 'a value')})"
 
+    def _number(self, index: int, dtype: str, half: bool) -> str:
+        literal = _literal(self.nodes[index].value, dtype)
+        return f"tl.full({self._shape(half)}, {literal}, tl.{_language_type(dtype, 'a number')})"
+
     def _cast(self, index: int, dtype: str, half: bool) -> str:
         source, name = compute_type(self.types[index]), self.emit(index, half)
         wide = compute_type(dtype)
-        if category(dtype) == 1 and category(source) == 2:
-            name = _saturated(name, source, dtype)
         if dtype == "bool":
             return f"({name} != 0)"
-        text = f"{name}.to(tl.{_language_type(dtype, 'a cast')})"
+        text = _whole_number(name, source, dtype, "a cast")
         return text if wide == dtype else f"{text}.to(tl.{wide})"
 
     def _load(self, name: str, dtype: str, half: bool) -> str:
@@ -185,11 +187,17 @@ class _Body:
         return loaded if kind == "full" else f"tl.broadcast_to({loaded}, {self._shape(half)})"
 
 
-def _saturated(name: str, source: str, dtype: str) -> str:
+def _whole_number(name: str, source: str, dtype: str, what: str) -> str:
+    """Return a value in another type; whole numbers saturate."""
+    to = f".to(tl.{_language_type(dtype, what)})"
+    if category(dtype) != 1 or category(source) != 2:
+        return f"({name}){to}"
     from rocpy.epilogues.expressions.evaluate import _limits
 
-    low, high = _limits(dtype, source)
-    return f"tl.minimum(tl.maximum({name}, {low!r}), {high!r})"
+    low, high, beyond = _limits(dtype, source)
+    whole = f"tl.minimum(tl.maximum({name}, {low!r}), {high!r}){to}"
+    # The largest float below the limit is far from it where the type has more digits than a float.
+    return whole if beyond - high <= 1 else f"tl.where({name} >= {beyond!r}, {whole_limits(dtype)[1]}, {whole}){to}"
 
 
 # ---- operations ----
@@ -400,9 +408,7 @@ def kernel_text(
         if dtype == "bool":
             value = f"{value}.to(tl.uint8)"
         elif held != dtype:
-            if category(dtype) == 1 and category(held) == 2:
-                value = _saturated(value, held, dtype)
-            value = f"({value}).to(tl.{_language_type(dtype, f'result {number}')})"
+            value = _whole_number(value, held, dtype, f"result {number}")
         limit = "N // 2" if half else "N"
         signature = "u8" if dtype == "bool" else _TYPES[dtype][1]
         arguments.append(Argument(f"out{number}", "pointer", f"*{signature}", f"out{number}"))

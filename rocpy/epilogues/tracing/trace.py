@@ -7,20 +7,21 @@ import inspect
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.expressions.types import plain_number
 from rocpy.epilogues.tracing import vocabulary as _vocabulary
 from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, canonical, shown
 from rocpy.epilogues.tracing.writer import TypeOf, Value, Writer
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 
-__all__ = ["Traced", "trace"]
+__all__ = ["Traced", "applied", "trace"]
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parent.parent)
 # Packages whose frames are never the line that the user wrote.
 _FOREIGN = ("numpy", "torch", "scipy", "ml_dtypes")
 
@@ -114,7 +115,7 @@ class Traced(Value):
         return DTypeOf(self)
 
     def _cast(self, dtype: str) -> Traced:
-        return Traced(self.builder, self.builder.op("cast", self.node, value=dtype), self.half)
+        return Traced(self.builder, self.builder.op("cast", self.node, value=dtype), self.is_half)
 
     def __getitem__(self, index: Any) -> Traced:
         lane = _lane_of(index)
@@ -124,7 +125,7 @@ class Traced(Value):
                 "and [..., 1::2], the columns of two interleaved weights. Pass an input of shape (N,) for "
                 "one value per column, (M, 1) for one per row"
             )
-        if self.half:
+        if self.is_half:
             raise InvalidProblemError(
                 f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
                 "again"
@@ -236,10 +237,14 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if meaning is None:
         raise UnsupportedError(f"{where_written()}{label}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
     builder = next(one.builder for one in _flat(args, kwargs) if isinstance(one, Traced))
+    named = {key: value for key, value in kwargs.items() if value is not None}
+    return _located(label, meaning, Writer(builder, Traced), *args, **named)
+
+
+def _located(label: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what a function gives; errors begin with the line that the user wrote."""
     try:
-        return meaning(
-            Writer(builder, Traced), *args, **{key: value for key, value in kwargs.items() if value is not None}
-        )
+        return function(*args, **kwargs)
     except RocpyError as error:
         raise type(error)(f"{where_written()}{label}: {error}") from None
     except TypeError as error:
@@ -250,6 +255,23 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return [*args, *kwargs.values()]
+
+
+def applied(expression: Expression, x: Traced, inputs: Mapping[str, Any]) -> Any:
+    """Write down an expression's operations on traced values, and return its results."""
+    writer, values = Writer(x.builder, Traced), list[Any]()
+    for node in expression.nodes:
+        args = [values[arg] for arg in node.args]
+        if node.op == "pick":
+            values.append(writer.lifted(args[0])[..., node.value :: 2])
+        elif node.op in ("x", "input"):
+            values.append(x if node.op == "x" else inputs[node.value])
+        elif node.op == "const":
+            values.append(node.value)
+        else:
+            values.append(_located(expression.name, writer.op, node.op, *args, value=node.value))
+    results = tuple(writer.lifted(values[position]) for position in expression.outputs)
+    return results[0] if expression.single else results
 
 
 # ---- functions ----
@@ -278,7 +300,7 @@ def trace(function: Callable[..., Any]) -> Expression:
                 f"{location}the function returns a {type(value).__name__}; it must return a value computed from its "
                 "first parameter, or a tuple of such values"
             )
-    if len({value.half for value in values} - {None}) > 1:
+    if len({value.is_half for value in values} - {None}) > 1:
         raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
     expression = builder.finish(
@@ -291,6 +313,11 @@ def trace(function: Callable[..., Any]) -> Expression:
                 "product; compute it separately"
             )
     return expression
+
+
+def _is_default(value: Any) -> bool:
+    number = plain_number(value)
+    return number is not None and (isinstance(number, float) or -(2**63) <= number < 2**63)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
@@ -306,12 +333,12 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tu
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise InvalidProblemError(f"{name}: *{one.name}: an epilogue's inputs have names; write them out")
-        if one.default is not one.empty and not isinstance(one.default, (bool, int, float)):
+        if one.default is not one.empty and not _is_default(one.default):
             raise InvalidProblemError(f"{name}: the default of {one.name} is not a number: {one.default!r}")
     if not parameters or parameters[0].default is not parameters[0].empty:
         raise InvalidProblemError(f"{name}: its first parameter must be the product, without a default")
     if any(one.kind is one.KEYWORD_ONLY for one in parameters):
         raise InvalidProblemError(f"{name}: keyword-only parameters; write its inputs without the *")
     return tuple(one.name for one in parameters[1:]), tuple(
-        (one.name, one.default) for one in parameters[1:] if one.default is not one.empty
+        (one.name, plain_number(one.default)) for one in parameters[1:] if one.default is not one.empty
     )

@@ -12,10 +12,10 @@ from rocpy.errors import InvalidProblemError, UnsupportedError
 __all__ = ["LISTED", "MEANINGS"]
 
 LISTED = (
-    "arithmetic, comparisons, & | ~, where, minimum, maximum, abs, exp, log, sqrt, rsqrt, square, reciprocal, pow with "
-    "an integer exponent up to 16 or 0.5 or -0.5, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, "
-    "hardsigmoid, "
-    "hardswish, clamp, clip, round, floor, ceil, masked_fill, addcmul, lerp, casts"
+    "arithmetic, comparisons, & | ~ of truth values, logical functions, where, minimum, maximum, abs, exp, log, sqrt, "
+    "rsqrt, square, reciprocal, pow with an integer exponent up to 16 or 0.5 or -0.5, tanh, erf, sigmoid, silu, gelu, "
+    "relu, relu6, leaky_relu, hardtanh, hardsigmoid, hardswish, clamp, clip, round, floor, ceil, masked_fill, "
+    "addcmul, lerp, casts"
 )
 # Powers up to this one are products; beyond it a chain of them says little about precision.
 _HIGHEST_POWER = 16
@@ -88,21 +88,30 @@ def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
 
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
-    if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
+    exponent = write.constant(exponent)
+    if exponent is None or isinstance(exponent, bool):
         raise UnsupportedError(
-            "a power whose exponent is not a constant; use exp(exponent * log(x)) where x is positive"
+            "a power whose exponent is not a constant number; use exp(exponent * log(x)) where x is positive"
         )
     twice = 2 * exponent
-    if twice != int(twice) or abs(exponent) > _HIGHEST_POWER or (twice % 2 and abs(exponent) != 0.5):
+    if (
+        not math.isfinite(exponent)
+        or twice != int(twice)
+        or abs(exponent) > _HIGHEST_POWER
+        or (twice % 2 and abs(exponent) != 0.5)
+    ):
         raise UnsupportedError(
             f"the power {exponent}; integer exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are supported: use "
             "exp(exponent * log(x)) where x is positive"
         )
     if abs(exponent) == 0.5:
         return write.op("sqrt" if exponent > 0 else "rsqrt", input)
+    if isinstance(exponent, float):
+        input = write.op("mul", input, 1.0)  # noqa: A001 (whole numbers become floats)
     count = abs(int(exponent))
     if count == 0:
-        return write.op("add", write.op("mul", input, 0), 1)
+        # 1 whatever x is, NaN and infinity too, in its type.
+        return write.cast_like(write.op("not", write.op("lt", input, input)), input)
     power, square = None, input
     while count:
         if count & 1:
@@ -124,7 +133,10 @@ def _round(write: Any, input: Any, decimals: int = 0) -> Any:  # noqa: A002
 
 
 def _where(write: Any, condition: Any, *values: Any, **named: Any) -> Any:
-    x, y = (*values, *(named[name] for name in ("input", "self", "x", "other", "y") if name in named))
+    chosen = (*values, *(named[name] for name in ("input", "self", "x", "other", "y") if name in named))
+    if len(chosen) != 2:
+        raise InvalidProblemError(f"where takes a condition and two values, got {len(chosen)}: where(condition, x, y)")
+    x, y = chosen
     return write.op("where", condition, x, y)
 
 
@@ -146,6 +158,11 @@ def _logic(name: str) -> Callable[..., Any]:
     return lambda write, *operands: write.op(name, *operands)
 
 
+def _of_any(name: str) -> Callable[..., Any]:
+    """Return a logical function of numbers, which are true unless they are 0."""
+    return lambda write, *operands: write.op(name, *(write.truth(one) for one in operands))
+
+
 _UNARY = (
     "neg", "abs", "relu", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "silu", "floor", "ceil",
 )  # fmt: skip
@@ -158,6 +175,9 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "and": _logic("and"),
     "or": _logic("or"),
     "not": _logic("not"),
+    "logical_and": _of_any("and"),
+    "logical_or": _of_any("or"),
+    "logical_not": _of_any("not"),
     "add": _add,
     "sub": _sub,
     "rsub": _rsub,
@@ -180,6 +200,6 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "round": _round,
     "where": _where,
     "to": _to,
-    "type_as": lambda write, input, other: write.op("cast_like", input, other),  # noqa: A006
+    "type_as": lambda write, input, other: write.cast_like(input, other),  # noqa: A006
     "positive": _positive,
 }

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rocpy.epilogues.expressions.expression import Builder
-from rocpy.epilogues.expressions.types import name_of
+from rocpy.epilogues.expressions.operations import OPERATIONS
+from rocpy.epilogues.expressions.types import name_of, plain_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["TypeOf", "Value", "Writer"]
@@ -15,12 +18,13 @@ __all__ = ["TypeOf", "Value", "Writer"]
 class Value:
     """The product, an input, or what was computed of them, by its index among the nodes of an expression."""
 
-    __slots__ = ("builder", "half", "node")
+    # No name of theirs is that of a method of an array.
+    __slots__ = ("builder", "is_half", "node")
 
-    def __init__(self, builder: Builder, node: int, half: bool | None = None) -> None:
+    def __init__(self, builder: Builder, node: int, is_half: bool | None = None) -> None:
         self.builder = builder
         self.node = node
-        self.half = half  # whether it has half the product's columns; None: it goes with either
+        self.is_half = is_half  # whether it has half the product's columns; None: it goes with either
 
 
 class TypeOf:
@@ -40,7 +44,7 @@ class Writer:
 
     def op(self, name: str, *args: Any, value: Any = None) -> Value:
         """Return a new value, an operation on others."""
-        halves = {arg.half for arg in args if isinstance(arg, Value)} - {None}
+        halves = {arg.is_half for arg in args if isinstance(arg, Value)} - {None}
         if len(halves) > 1:
             raise InvalidProblemError(
                 "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
@@ -57,24 +61,47 @@ class Writer:
             return value.node
         return self.builder.const(self.number(value))
 
+    def lifted(self, value: Any) -> Any:
+        """Return a constant as a value."""
+        return value if isinstance(value, Value) else self.kind(self.builder, self.node_of(value))
+
     def number(self, value: Any) -> bool | int | float:
         """Return a constant as a Python number."""
-        if isinstance(value, (bool, int, float)):
-            return value if type(value) in (bool, int, float) else float(value)
+        number = self.constant(value)
+        if number is not None:
+            return number
         shape = getattr(value, "shape", None)
-        if shape is not None and tuple(shape) == () and hasattr(value, "item"):
-            return self.number(value.item())
-        if shape is not None:
+        if shape:
             raise InvalidOperandError(
                 f"an array of shape {tuple(shape)} from outside the function; give the function a parameter for it, "
                 "and pass it in epilogue_inputs"
             )
-        raise InvalidOperandError(f"a {type(value).__name__} is not an operand of an epilogue")
+        raise InvalidOperandError(f"a {type(value).__name__} is not an operand of an epilogue; pass a number")
+
+    def constant(self, value: Any) -> bool | int | float | None:
+        """Return a number, or the one of an array without axes, as a Python number; ``None`` for anything else."""
+        shape = getattr(value, "shape", None)
+        if not isinstance(value, (Value, np.generic)) and shape is not None and not len(shape):
+            value = value.item() if hasattr(value, "item") else value
+        return plain_number(value)
+
+    def truth(self, value: Any) -> Any:
+        """Return whether a value is not 0."""
+        if not isinstance(value, Value):
+            return bool(self.number(value))
+        node = self.builder.nodes[value.node]
+        if OPERATIONS[node.op].kind == "bool":
+            return value
+        return self.op("cast", value, value="bool")
+
+    def cast_like(self, value: Any, other: Any) -> Value:
+        """Return a value in another one's type."""
+        return self.op("cast_like", value, other)
 
     def cast(self, value: Any, target: Any) -> Value:
         """Return a value in another type: a named one, or that of a traced value."""
         if isinstance(target, TypeOf):
             target = target.of
         if isinstance(target, Value):
-            return self.op("cast_like", value, target)
+            return self.cast_like(value, target)
         return self.op("cast", value, value=name_of(target))

@@ -50,7 +50,7 @@ def _backward_of(text: str) -> CustomEpilogue:
         whole,
         lambda node: replacements.get("x" if node.op == "x" else node.value, lambda: None)() if not node.args else None,
     )
-    output = copies[whole.outputs[gradient.names.index("x")]]
+    output = copies[whole.outputs[gradient.names.index(gradient.product)]]
     return CustomEpilogue(builder.finish([output], True, (), whole.name))
 
 
@@ -92,7 +92,9 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; the activation's is part of the second layer's product."""
         x, w1, b1, w2, hidden, pre = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        first = any(needs[1:4])
+        gradient = gradient_of(Expression.from_json(ctx.expression))
+        # A function of steps, such as floor, hands no gradient on.
+        first = any(needs[1:4]) and gradient.product in gradient.names
         fused = grad is not None and first and grad_hidden is None and not torch.is_grad_enabled()
         grad_w2 = grad_b2 = d = None
         if grad is not None:
@@ -109,8 +111,7 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
             wanted = {name: value for name, value in available.items() if name in epilogue.inputs}
             d = matmul(lines, w2, epilogue=epilogue, epilogue_inputs=wanted, dtype=pre.dtype).view(pre.shape)
         elif first and grad_hidden is not None:
-            gradient = gradient_of(Expression.from_json(ctx.expression))
-            d = gradient(pre, _inputs(b1), [grad_hidden], ["x"])["x"]
+            d = gradient(pre, _inputs(b1), [grad_hidden], [gradient.product]).get(gradient.product)
         grad_b1 = None
         if grad_pre is not None:  # of the product before the bias
             if d is not None and needs[3]:

@@ -108,10 +108,10 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             }
             wanted = [name for name, needed in zip(ctx.names, needs[7:], strict=True) if needed]
             if any(needs[1:4]):
-                wanted.append("x")
+                wanted.append(ctx.expression.product)
             cotangents = [_zeros(one, first) for one in grads[:count]]
             derived = gradient_of(ctx.expression)(like, named, cotangents, wanted)
-            d = derived.pop("x", None)
+            d = derived.pop(ctx.expression.product, None)
         for index, name in enumerate(ctx.names):
             gradients[7 + index] = derived.get(name)
         if ctx.has_product and grads[-1] is not None:

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Numbers in epilogues, constants and those passed as inputs: folded as they would be computed, of every kind."""
+
+import enum
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.epilogues import CustomEpilogue
+
+SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.4, -0.4, -0.5, 1e6, -1e6, -2000.0]
+ONE = np.ones((1, 1), np.float32)
+
+
+def functions_of_one_number():
+    import torch
+
+    F = torch.nn.functional
+    return {
+        "neg": lambda s: -s,
+        "abs": abs,
+        "relu": torch.relu,
+        "exp": torch.exp,
+        "log": torch.log,
+        "sqrt": torch.sqrt,
+        "rsqrt": torch.rsqrt,
+        "tanh": torch.tanh,
+        "erf": torch.erf,
+        "sigmoid": torch.sigmoid,
+        "silu": F.silu,
+        "gelu": F.gelu,
+        "gelu_tanh": lambda s: F.gelu(s, approximate="tanh"),
+        "round": torch.round,
+        "floor": torch.floor,
+        "ceil": torch.ceil,
+        "divide": lambda s: 1.0 / s,
+        "divided": lambda s: s / 0.0,
+        "clamp": lambda s: torch.clamp(s, -0.25, 0.25),
+        "maximum": lambda s: torch.clamp(s, min=0.0),
+        "power": lambda s: s**0,
+        "where": lambda s: torch.where(s > 0, s, 1.0),
+        "equal": lambda s: torch.where(s == s, 1.0, s),
+    }
+
+
+NAMES = (
+    "neg abs relu exp log sqrt rsqrt tanh erf sigmoid silu gelu gelu_tanh round floor ceil divide divided clamp "
+    "maximum power where equal"
+)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("value", SPECIAL)
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_number_is_computed_like_an_array(torch, name, value):
+    """The product is 1; a signed zero shows as the sign of an infinity."""
+    function = functions_of_one_number()[name]
+    epilogues = [rocpy.epilogue(lambda x, s: x * function(s))]
+    if value != 0 or name not in ("relu", "maximum"):  # the larger one of two zeros is either of them
+        epilogues.append(rocpy.epilogue(lambda x, s: x / function(s)))
+    for epilogue in epilogues:
+        folded = rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": value})
+        array = rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": np.full((1, 1), value, np.float32)})
+        np.testing.assert_allclose(folded, array, rtol=2e-6, atol=1e-37)
+
+
+RESULT_TYPES = [
+    (lambda x, s: x * np.clip(s, 0, 6), (1.5, -1.5, 9.5), np.float32),
+    (lambda x, s: x * np.minimum(s, 6), (1.5, 9.5), np.float32),
+    (lambda x, s: x * np.maximum(s, 0), (1.5, -9.5, math.nan), np.float32),
+    (lambda x, s: x * np.clip(3, 0, s), (1.5, 9.5), np.float32),
+    (lambda x, s: x * np.where(s, 1, 2.5), (True, False), np.float32),
+    (lambda x, s: x * np.where(s > 0, s, 1), (0.5, -0.5), np.float32),
+    (lambda x, s: x * np.clip(s, 0, 6), (1, -1, 9), np.int32),
+    (lambda x, s: x * np.where(s, 1, 2), (True, False), np.int32),
+]
+
+
+@pytest.mark.parametrize("place", range(len(RESULT_TYPES)))
+def test_the_type_of_a_result_does_not_depend_on_a_numbers_value(place):
+    function, values, dtype = RESULT_TYPES[place]
+    a, identity = np.array([[7, -3]], np.int8), np.eye(2, dtype=np.int8)
+    epilogue = rocpy.epilogue(function)
+    for value in values:
+        d = rocpy.matmul(a, identity, epilogue=epilogue, epilogue_inputs={"s": value})
+        e = epilogue.evaluate(a.astype(np.int32), s=value)
+        assert (d.dtype, e.dtype) == (dtype, dtype), value
+        np.testing.assert_allclose(d, function(a.astype(np.float64), value))
+        np.testing.assert_allclose(e, d)
+
+
+@pytest.mark.parametrize(("exponent", "dtype"), [(0, np.int32), (2, np.int32), (0.0, np.float32), (2.0, np.float32)])
+def test_a_power_has_the_type_of_base_and_exponent(exponent, dtype):
+    a, identity = np.array([[7, -3, 0]], np.int8), np.eye(3, dtype=np.int8)
+    d = rocpy.matmul(a, identity, epilogue=rocpy.epilogue(lambda x: x**exponent))
+    assert d.dtype == dtype
+    np.testing.assert_array_equal(d, a.astype(np.int32) ** exponent)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [0, 0.0, np.int64(0), np.float32(0)])
+def test_a_power_of_zero_is_one_of_every_number(exponent, dtype):
+    x = np.array([[math.nan], [math.inf], [-math.inf], [2.0], [0.0]], dtype)
+    epilogue = rocpy.epilogue(lambda x: x**exponent)
+    for d in (rocpy.matmul(x, np.ones((1, 1), dtype), epilogue=epilogue), epilogue.evaluate(x)):
+        assert d.dtype == dtype
+        np.testing.assert_array_equal(d, np.ones((5, 1)))
+
+
+# ---- kinds of numbers ----
+
+
+class Level(enum.IntEnum):
+    LOW, HIGH = 1, 2
+
+
+KINDS = [2, 2.0, np.int8(2), np.int64(2), np.float16(2), np.float32(2), np.float64(2), np.longdouble(2), Level.HIGH,
+         np.array(2), np.array(2.0), True, np.bool_(True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", KINDS, ids=lambda one: type(one).__name__)
+def test_numbers_of_every_kind(value):
+    a = np.array([[7, -3]], np.int8)
+    identity = np.eye(2, dtype=np.int8)
+    expected = a * float(value)
+    whole = not isinstance(value, (float, np.floating)) and np.asarray(value).dtype.kind != "f"
+    for epilogue, inputs in (
+        (rocpy.epilogue(lambda x: x * value), None),
+        (rocpy.epilogue(lambda x: value * x), None),
+        (rocpy.epilogue(lambda x, s: x * s), {"s": value}),
+    ):
+        d = rocpy.matmul(a, identity, epilogue=epilogue, epilogue_inputs=inputs)
+        np.testing.assert_array_equal(d, expected)
+        assert d.dtype == (np.int32 if whole else np.float32) or getattr(value, "shape", None) == ()
+        assert CustomEpilogue.from_json(epilogue.to_json()) == epilogue
+
+
+@pytest.mark.parametrize("value", [one for one in KINDS if not isinstance(one, np.ndarray)])
+def test_defaults_of_every_kind(value):
+    epilogue = rocpy.epilogue(eval("lambda x, s=value: x * s", {"value": value}))
+    assert pickle.loads(pickle.dumps(epilogue)) == epilogue
+    assert CustomEpilogue.from_json(epilogue.to_json()) == epilogue
+    np.testing.assert_array_equal(rocpy.matmul(ONE, ONE, epilogue=epilogue), [[float(value)]])
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**30), 2**63, np.datetime64(1, "s"), np.complex64(1), 1j, "2", None])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(rocpy.RocpyError) as caught:
+        rocpy.epilogue(lambda x: x * value)
+    assert "test_numbers.py" in str(caught.value)
+    plain = rocpy.epilogue(lambda x, s: x * s)
+    with pytest.raises(rocpy.RocpyError, match="'s'"):
+        rocpy.matmul(ONE, ONE, epilogue=plain, epilogue_inputs={"s": value})
+
+
+def test_numbers_that_grow_beyond_64_bits_are_refused():
+    epilogue = rocpy.epilogue(lambda x, s: x * (s * s))
+    with pytest.raises(rocpy.InvalidProblemError, match="64"):
+        rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": 2**62})
+
+
+@pytest.mark.parametrize("exponent", [math.nan, math.inf, -math.inf, 1e300, 17, 1.5, True])
+def test_other_powers_are_refused(exponent):
+    with pytest.raises(rocpy.UnsupportedError, match=r"test_numbers.py:.*power"):
+        rocpy.epilogue(lambda x: x**exponent)
+
+
+def test_where_without_values_is_refused():
+    with pytest.raises(rocpy.InvalidProblemError, match=r"test_numbers.py:.*where"):
+        rocpy.epilogue(lambda x: np.where(x > 0))
