@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
+from rocpy._locks import forks_wait as _forks_wait
 from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute as _missing_attribute
@@ -93,7 +94,8 @@ def _stored_choices() -> _stored.StoredChoices:
 
 
 def _import_tuner() -> _tuner.Tuner:
-    from rocpy.tuning import _live  # most programs only look choices up
+    with _forks_wait():
+        from rocpy.tuning import _live  # most programs only look choices up
 
     return _live
 
@@ -114,14 +116,20 @@ _LATE = {
 _SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "jax", "rccl", "testing", "torch", "tuning")
 
 
+def _import(name: str) -> object:
+    """Import a part of rocpy; another thread that forks waits for it, as it does not for ``import rocpy.name``."""
+    with _forks_wait():
+        return _importlib.import_module(f"rocpy.{name}")
+
+
 def __getattr__(name: str) -> object:
     if name in _SUBPACKAGES:
         try:
-            return _importlib.import_module(f"rocpy.{name}")
+            return _import(name)
         except ModuleNotFoundError as error:  # an attribute that is missing, for hasattr() and inspect.getmembers()
             raise AttributeError(f"rocpy.{name}: {error}", name=name) from error
     if name in _LATE:
-        value = globals()[name] = getattr(_importlib.import_module(f"rocpy.{_LATE[name]}"), name)
+        value = globals()[name] = getattr(_import(_LATE[name]), name)
         return value
     if name == "__version__":
         return _distribution.version()

@@ -23,6 +23,7 @@ from rocpy._producers.torch_tensors cimport (
 )
 from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
 from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
+from rocpy.runtime.memory cimport Buffer
 
 cnp.import_array()
 
@@ -188,6 +189,8 @@ cdef object allocate(object prototype, int provider, Operand* out):
 cdef int written(object array, int provider) except -1:
     if provider == provider_torch:
         raise_version(array)
+    elif provider == provider_capsule and isinstance(array, Buffer):
+        (<Buffer>array).written()
     return 0
 
 

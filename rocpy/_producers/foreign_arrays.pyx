@@ -7,6 +7,7 @@ import numpy
 
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
+from rocpy.runtime._foreign import is_immutable
 
 from abi cimport hipMemoryTypeUnregistered, hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
 from cpython.buffer cimport PyObject_CheckBuffer
@@ -50,17 +51,11 @@ cdef object parse_import(object array, Import taken, str name, int provider, Ope
             f"{fault_message(fault).decode()}"
         )
     out.provider = provider
-    out.read_only = taken.read_only() or immutable(array)
+    out.read_only = taken.read_only() or is_immutable(array)
     out.copied = versioned != NULL and (versioned.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0
     if out.copied:
         out.read_only = True
     return taken
-
-
-cdef bint immutable(object array):
-    """jax arrays are values: not every version of jax marks its capsules read-only."""
-    cls = getattr(sys.modules.get("jax"), "Array", None)
-    return cls is not None and isinstance(array, cls)
 
 
 cdef bint traced_by_jax(object array):

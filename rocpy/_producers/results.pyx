@@ -16,7 +16,8 @@ from rocpy._dlpack cimport (
     DLManagedTensorVersioned, DLDeviceType, DLPackExchangeAPI, DLTensor, Import, Operand, array_type_of_hip, check_extents, dlpack_type, exchange_api,
     fault_message, fault_none, import_array, kDLCPU, kDLROCM, new_host_block, provider_array_interface, provider_buffer, provider_exchange,
 )
-from rocpy.runtime.memory cimport Buffer, new_buffer, numpy_dtype
+from rocpy.runtime._extents cimport numpy_dtype
+from rocpy.runtime.memory cimport Buffer, new_buffer
 
 cnp.import_array()
 

@@ -19,7 +19,7 @@ from rocpy.blaslt.engine.launch cimport (
 )
 from rocpy.blaslt.operands._cpu_arrays cimport CpuArrays, cpu_arrays, stages_arrays
 from rocpy.blaslt.selection.tuning_state cimport knows_process_tuning, measures, process_tuning_word, tuning_word
-from rocpy.runtime.memory cimport numpy_dtype
+from rocpy.runtime._extents cimport numpy_dtype
 
 import json
 

@@ -4,7 +4,7 @@
 
 cdef class Device:
     cdef readonly int index
-    cdef list outer
+    cdef dict outer  # by thread: the devices that were current before its blocks
 
 
 # Make a device current and give the one that was; `leave` takes it back. Both cost one call when nothing changes.

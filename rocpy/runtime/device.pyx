@@ -2,6 +2,7 @@
 """Device: what the platform says about one of its devices, and which of them is current."""
 
 import os
+import threading
 from collections import namedtuple
 
 from rocpy._signatures import signature_like
@@ -94,7 +95,8 @@ cdef int index_of(object device) except -1:
 cdef class Device:
     """A device of the platform.
 
-    As a context manager it makes this device the thread's current one inside the block and restores the previous one afterwards.
+    As a context manager it makes this device the thread's current one inside the block and restores the previous one afterwards;
+    threads may share the object.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ cdef class Device:
         if not 0 <= index < count:
             raise InvalidProblemError(f"index: there is no device {index}; the platform has {count}, numbered from 0")
         self.index = index
-        self.outer = []
+        self.outer = {}
 
     @staticmethod
     def count():
@@ -201,11 +203,21 @@ cdef class Device:
             leave(previous)
 
     def __enter__(self):
-        self.outer.append(enter(self.index))
+        # By thread: several may be inside blocks of one object, each with a device of its own.
+        self.outer.setdefault(threading.get_ident(), []).append(enter(self.index))
         return self
 
     def __exit__(self, *details):
-        leave(self.outer.pop())
+        me = threading.get_ident()
+        before = self.outer.get(me)
+        if before is None:
+            raise InvalidProblemError(
+                f"{self!r}: this thread is in no with block of it; a device is current for the thread that entered the block"
+            )
+        previous = before.pop()
+        if not before:
+            del self.outer[me]
+        leave(previous)
 
     def __index__(self):
         return self.index

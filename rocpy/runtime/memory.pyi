@@ -11,6 +11,8 @@ from typing_extensions import disjoint_base
 from rocpy.runtime.device import Device
 from rocpy.typing import ArrayDType, ArrayLike, StreamLike
 
+def memory_of(buffer: Buffer) -> tuple[int, Any]: ...
+def shared_tensor(buffer: Buffer) -> Any: ...
 @disjoint_base
 class Buffer:
     def __init__(

@@ -5,8 +5,9 @@ import numpy
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
+from rocpy.runtime._foreign import count_write, counts_writes, is_immutable
 
 cimport abi
 from abi cimport hipStream_t
@@ -15,74 +16,15 @@ from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport (
-    DLPACK_FLAG_BITMASK_READ_ONLY, ArrayType, Import, Operand, array_type_of_hip, array_type_of_name, check_extents,
-    export_capsule, fault_message, fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims, operand_of_dltensor,
+    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY, Import, Operand, array_type_of_hip, export_capsule, fault_message,
+    fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, operand_of_dltensor,
 )
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
-from rocpy.runtime.handles.keep_alive cimport release_finished
-from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
-
-# numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
-cdef dict dtypes = {}
-
-
-cdef int32_t type_of(object dtype) except -1:
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
-    # Declared: what Cython infers from a pointer and NULL depends on the order in which it looks at them.
-    cdef const ArrayType *row = array_type_of_name(str(name).encode())
-    if row == NULL:
-        try:
-            row = array_type_of_name(numpy.dtype(dtype).name.encode())
-        except TypeError:
-            row = NULL
-    if row == NULL:
-        raise InvalidOperandError(f"dtype: {dtype!r} is not an element type of a Buffer")
-    return row.type
-
-
-cdef object numpy_dtype(int32_t type):
-    dtype = dtypes.get(type)
-    if dtype is None:
-        row = array_type_of_hip(type)
-        name = row.name.decode()
-        if not row.in_numpy:
-            import ml_dtypes
-
-            name = getattr(ml_dtypes, name)
-        dtype = dtypes[type] = numpy.dtype(name)
-    return dtype
-
-
-cdef int fill_extents(object shape, int64_t* extents) except -1:
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    if len(shape) > max_dims:
-        raise InvalidProblemError(f"shape: got {len(shape)} dimensions, expected at most {max_dims}")
-    for i, extent in enumerate(shape):
-        if isinstance(extent, bool) or not hasattr(extent, "__index__") or not 0 <= extent < 1 << 62:
-            raise InvalidProblemError(f"shape: {shape!r} is not a shape")
-        extents[i] = extent
-    return len(shape)
-
-
-cdef size_t size_of(int32_t type, int ndim, const int64_t* extents) except? 0:
-    """Bytes of a C-contiguous array, checked against overflow."""
-    cdef Operand probe
-    cdef int64_t elements = 0
-    cdef int i, fault
-    probe.ndim = ndim
-    for i in range(ndim):
-        probe.shape[i] = extents[i]
-    fault = check_extents(&probe, <int64_t>1 << array_type_of_hip(type).shift, True, &elements)
-    if fault != fault_none:
-        raise InvalidProblemError(f"shape: {fault_message(fault).decode()}")
-    return <size_t>elements << array_type_of_hip(type).shift
-
-
-cdef size_t bytes_of(int32_t type, object shape) except? 0:
-    cdef int64_t extents[32]
-    return size_of(type, fill_extents(shape, extents), extents)
-
+from rocpy.runtime._capture cimport Capturing, capture_of
+from rocpy.runtime._extents cimport fill_extents, numpy_dtype, size_of, type_of
+from rocpy.runtime.handles.keep_alive cimport hold, release_finished
+from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
 cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object source):
     cdef Buffer buffer = Buffer.__new__(Buffer)
@@ -118,6 +60,18 @@ cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* exten
     buffer.closed = False
     buffer.generation = _device.generation_of(buffer.device_index)
     return 0
+
+
+def memory_of(Buffer buffer not None):
+    """Return a buffer's address, and what keeps the memory there when the buffer is closed."""
+    cdef void* data = NULL
+    owner = buffer.memory_now(&data)
+    return <size_t>data, owner
+
+
+def shared_tensor(Buffer buffer not None):
+    """Return the tensor of torch's whose memory a buffer shares, and which counts its writes; None for other memory."""
+    return buffer.tensor
 
 
 cdef class Buffer:
@@ -178,6 +132,9 @@ cdef class Buffer:
     def from_dlpack(array):
         """Return a buffer that shares the memory of an array, without a copy; the memory stays valid as long as the buffer exists.
 
+        What rocpy writes through the buffer raises the version of a torch tensor, by which autograd notices it; a capsule does not
+        tell whose memory it is. A buffer over an array that must not change, such as jax's, is read-only.
+
         Parameters
         ----------
         array : array or capsule
@@ -207,7 +164,14 @@ cdef class Buffer:
         cdef int fault, i
         if not hasattr(array, "__dlpack__") and not PyCapsule_CheckExact(array):
             raise InvalidOperandError(f"array: got {type(array).__name__}, expected an array with __dlpack__")
-        taken = import_array(array, "array")
+        try:
+            taken = import_array(array, "array")
+        except (BufferError, TypeError, RuntimeError, ValueError) as error:
+            if isinstance(error, RocpyError):
+                raise
+            raise InvalidOperandError(
+                f"array: {type(array).__name__} does not export its memory by DLPack: {error}"
+            ) from error
         fault = operand_of_dltensor(taken.tensor()[0], &view)
         if fault != fault_none:
             raise InvalidOperandError(f"array: {fault_message(fault).decode()}")
@@ -229,7 +193,9 @@ cdef class Buffer:
         buffer.location = "foreign"
         buffer.source = taken
         buffer.foreign_type = view.device_type
-        buffer.read_only_ = taken.read_only()
+        copied = taken.versioned != NULL and (taken.versioned.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0
+        buffer.read_only_ = taken.read_only() or copied or is_immutable(array)
+        buffer.tensor = array if counts_writes(array) else None
         buffer.closed = False
         buffer.generation = _device.generation_of(buffer.device_index)
         return buffer
@@ -251,6 +217,20 @@ cdef class Buffer:
             raise ClosedError("this Buffer has been closed")
         data[0] = self.data
         return self.source
+
+    cdef int check_writable(self) except -1:
+        if self.read_only_:
+            raise InvalidOperandError(
+                "this Buffer is read-only: it shares the memory of an array that must not change; copy that array"
+            )
+        return 0
+
+    cdef int written(self) except -1:
+        """Tell autograd of a tensor that shares the memory."""
+        tensor = self.tensor
+        if tensor is not None:
+            count_write(tensor)
+        return 0
 
     cdef bint on_cpu(self) except -1:
         """Whether the CPU can read the memory."""
@@ -318,8 +298,7 @@ cdef class Buffer:
         stream : stream, optional
             Stream on which the copy is queued; the null stream by default.
         """
-        if self.read_only_:
-            raise InvalidOperandError("this Buffer is read-only")
+        self.check_writable()
         source = array if isinstance(array, Buffer) else numpy.require(array, requirements="C")
         self.check_like(source)
         cdef void *data = NULL, *address = NULL
@@ -328,6 +307,7 @@ cdef class Buffer:
             address = <void*><size_t>source.ctypes.data
         mine = self.memory_now(&data)
         self.copy(data, address, (mine, owner), stream)
+        self.written()
 
     def copy_to(self, array, *, stream=None):
         """Copy the buffer's elements into an array (hipMemcpyAsync) and wait for the copy.
@@ -394,8 +374,8 @@ cdef class Buffer:
         self.copy_to(result, stream=stream)
         return result
 
-    def fill(self, int value, *, stream=None):
-        """Set every byte to a value, in stream order (hipMemsetAsync).
+    def fill(self, value, *, stream=None):
+        """Set every byte to a value, in stream order (hipMemsetAsync). The memory stays until that is done, in a graph with it.
 
         Parameters
         ----------
@@ -406,16 +386,29 @@ cdef class Buffer:
         """
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        if self.read_only_:
-            raise InvalidOperandError("this Buffer is read-only")
-        if not 0 <= value <= 255:
-            raise InvalidProblemError(f"value: got {value}, expected a byte from 0 to 255")
+        cdef Capturing capturing = None
+        cdef int device = self.device_index, previous
+        self.check_writable()
+        if not hasattr(value, "__index__") or not 0 <= value <= 255:
+            raise InvalidProblemError(f"value: got {value!r}, expected a byte from 0 to 255")
         cdef void* data = NULL
         if stream is not None:
             handle_of(stream, &c_stream, &use)
-        self.memory_now(&data)
-        if self.nbytes:
+            device_of_stream(stream, c_stream, &device)
+            capturing = capture_of(c_stream, device)
+        source = self.memory_now(&data)
+        if self.nbytes == 0:
+            return
+        previous = _device.enter(device)
+        try:
             abi.hipMemsetAsync(data, value, self.nbytes, c_stream)
+        finally:
+            _device.leave(previous)
+        if capturing is not None:
+            capturing.keep(source)
+        elif device != self.device_index or not isinstance(source, Allocation):  # which hipFree frees, after the device's work
+            hold(c_stream, device, (source,))
+        self.written()
 
     def __dlpack_device__(self):
         """DLPack's device type and number: the CPU on the host platform, ROCm on AMD."""
@@ -481,6 +474,7 @@ cdef class Buffer:
         if self.shared:
             return  # an array of numpy's keeps this object, and with it the memory
         source, self.source = self.source, None
+        self.tensor = None
         # Its last reference frees it too, but has nobody to raise an error to.
         if isinstance(source, Allocation) and Py_REFCNT(source) == 1:
             (<Allocation>source).free()

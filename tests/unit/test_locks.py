@@ -3,6 +3,7 @@
 
 FORKS = """
 import os, threading
+{first}
 from rocpy._locks import hold_over_forks
 
 def fork():
@@ -31,9 +32,9 @@ assert lock.acquire(timeout=5)
 lock.release()
 fork()
 """
-# Hooks that are registered while another thread forks, as by the import of a module by its first use: the second half
-# of that fork calls them.
-REGISTERED_DURING_A_FORK = """
+# A lock that is named while another thread forks, as by the import of a module by its first use: between the two halves
+# of that fork. Hooks from before this module's are called then.
+REGISTER = """
 import sys
 seen = []
 sys.unraisablehook = seen.append
@@ -45,6 +46,8 @@ def register():
         if {taken}:
             lock.acquire()
 os.register_at_fork(before=register)
+"""
+NAMED_DURING_A_FORK = """
 child = os.fork()
 if child == 0:
     os._exit(len(seen))
@@ -60,10 +63,46 @@ assert not seen, seen
 
 def test_no_thread_holds_it_in_a_child(run_python):
     for kind in ("Lock", "RLock"):
-        run_python(FORKS.format(kind=kind, body=HELD_BY_ANOTHER_THREAD))
+        run_python(FORKS.format(kind=kind, first="", body=HELD_BY_ANOTHER_THREAD))
 
 
-def test_hooks_that_come_during_a_fork_leave_the_lock_alone(run_python):
+def test_a_lock_that_is_named_during_a_fork_is_left_alone(run_python):
     for kind in ("Lock", "RLock"):
         for taken in (False, True):
-            run_python(FORKS.format(kind=kind, body=REGISTERED_DURING_A_FORK.format(taken=taken)))
+            first, body = REGISTER.format(taken=taken), NAMED_DURING_A_FORK.format(taken=taken)
+            run_python(FORKS.format(kind=kind, first=first, body=body))
+
+
+# Threads that import, take locks within their imports and import while they hold one, while others fork.
+ALL_AT_ONCE = """
+from rocpy._locks import forks_wait
+hold_over_forks(lock)
+outer = threading.RLock()
+hold_over_forks(outer)
+import time
+until = time.monotonic() + 1
+
+def work(number):
+    while time.monotonic() < until:
+        if number % 3 == 0:
+            with forks_wait(), lock:
+                pass
+        elif number % 3 == 1:
+            with outer, forks_wait():
+                time.sleep(0.001)
+        else:
+            fork()
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with forks_wait():
+    fork()   # a thread that imports does not wait for itself
+"""
+
+
+def test_imports_locks_and_forks_do_not_wait_for_one_another_for_ever(run_python):
+    for kind in ("Lock", "RLock"):
+        run_python("import warnings\nwarnings.simplefilter('ignore')\n" + FORKS.format(kind=kind, first="", body=ALL_AT_ONCE))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any
 
@@ -116,7 +117,9 @@ def _described(kernel: Kernel, name: str, argument: Any, flat: list[Any]) -> tup
             raise InvalidOperandError(
                 f"kernel {kernel.name}: {name} is {argument.dtype}, which Numba does not support"
             ) from None
-        flat.append(np.uint64(argument.data_ptr()))
+        address = ctypes.c_void_p(argument.data_ptr())
+        address.tensor = argument  # type: ignore[attr-defined] # a launch keeps its arguments, and so the memory
+        flat.append(address)
         return list(argument.shape), [each * dtype.itemsize for each in argument.stride()], dtype
     buffer = argument if isinstance(argument, Buffer) else Buffer.from_dlpack(argument)
     flat.append(buffer)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.runtime.memory import Buffer, shared_tensor
 
 
 def value_of(kernel: Any, index: int, argument: Any) -> Any:
@@ -80,6 +81,8 @@ def _collect(torch: Any, value: Any, tensors: list[Any]) -> None:
     if isinstance(value, tuple):
         for each in value:
             _collect(torch, each, tensors)
+    elif isinstance(value, Buffer):
+        _collect(torch, shared_tensor(value), tensors)
     elif isinstance(value, torch.Tensor) and not value.is_inference():  # those have no version
         tensors.append(value)
 

@@ -12,7 +12,8 @@ from libc.stdint cimport int64_t
 from rocpy._dlpack cimport Operand, array_type_of_hip
 from rocpy._operand cimport allocate, parse, parse_output
 from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
-from rocpy.runtime.memory cimport buffer_on, type_of as array_type
+from rocpy.runtime._extents cimport type_of as array_type
+from rocpy.runtime.memory cimport buffer_on
 
 
 def part_of(raw, shape, dtype):

@@ -20,7 +20,8 @@ from rocpy.rccl.engine.library cimport last_text
 from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements
 from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.memory cimport buffer_on, bytes_of as array_bytes, type_of as array_type
+from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
+from rocpy.runtime.memory cimport buffer_on
 
 
 cdef class PeerMemory:

@@ -12,9 +12,9 @@ import numpy as np
 
 from rocpy import platform
 from rocpy.errors import InvalidOperandError, InvalidProblemError
-from rocpy.runtime.memory import Buffer
+from rocpy.runtime.memory import Buffer, memory_of
 
-__all__ = ["extents", "pack"]
+__all__ = ["check_sizes", "extents", "pack"]
 
 _POINTER = struct.Struct("=Q")
 _CPU = 1  # of DLPack's device types
@@ -49,12 +49,13 @@ def _bytes_of(argument: Any, name: str, owners: list[Any]) -> bytes:
     if isinstance(argument, complex):
         return struct.pack("=dd", argument.real, argument.imag)
     if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Array, ctypes.Union)):
-        if isinstance(argument, (ctypes.c_void_p, ctypes.c_char_p)):
-            owners.append(argument)
+        owners.append(argument)  # which keeps what it points to
         return bytes(argument)
     owners.append(argument)
     if isinstance(argument, Buffer):
-        return _POINTER.pack(argument.handle)
+        address, memory = memory_of(argument)
+        owners.append(memory)  # close() lets a Buffer itself go of it
+        return _POINTER.pack(address)
     if hasattr(argument, "__dlpack__"):
         view = Buffer.from_dlpack(argument)
         owners.append(view)
@@ -68,6 +69,36 @@ def _bytes_of(argument: Any, name: str, owners: list[Any]) -> bytes:
         f"{name}: got {type(argument).__name__}, expected a number, a numpy scalar, an object of ctypes, None, or "
         "an array with DLPack"
     )
+
+
+def check_sizes(kernel: str, sizes: Sequence[int], arguments: Sequence[Any], packed: Sequence[bytes]) -> None:
+    """Refuse arguments that are not those of a kernel, which would read beyond them.
+
+    Parameters
+    ----------
+    kernel
+        Its name.
+    sizes
+        Bytes of each of its arguments.
+    arguments, packed
+        What it is launched with, and the bytes of that.
+    """
+    if len(arguments) != len(sizes):
+        raise InvalidProblemError(
+            f"arguments: kernel {kernel!r} has {len(sizes)}, got {len(arguments)}; pass one for each that its code "
+            f"declares (of {', '.join(map(str, sizes)) or 'no'} bytes)"
+        )
+    for index, (size, argument, value) in enumerate(zip(sizes, arguments, packed, strict=True)):
+        if type(argument) is int and size < len(value):
+            if not -(1 << 8 * size - 1) <= argument < 1 << 8 * size:
+                raise InvalidProblemError(
+                    f"argument {index}: {argument} does not fit into the {size} bytes that kernel {kernel!r} has for it"
+                )
+        elif size != len(value):
+            raise InvalidOperandError(
+                f"argument {index}: {type(argument).__name__} has {len(value)} bytes, kernel {kernel!r} has {size} for it; "
+                "pass a numpy scalar or an object of ctypes of its type, such as numpy.float32(0.5)"
+            )
 
 
 def extents(sizes: int | Sequence[int], name: str) -> tuple[int, int, int]:

@@ -4,7 +4,8 @@
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
-from rocpy.runtime.kernels.arguments import extents, pack
+from rocpy.runtime.kernels.arguments import check_sizes, extents, pack
+from rocpy.runtime.kernels.metadata import argument_sizes
 
 from libcpp.vector cimport vector
 
@@ -40,6 +41,8 @@ cdef class Module(Owner):
     __signature__ = CREATED_BY_METHODS
 
     cdef abi.hipModule_t c_module
+    cdef bytes code  # until its metadata is read, for the first kernel
+    cdef dict sizes  # of arguments in bytes, by kernel
 
     def __cinit__(self):
         self.c_module = NULL
@@ -82,6 +85,7 @@ cdef class Module(Owner):
             abi.hipModuleLoadData(&module.c_module, <const char*>image)
         finally:
             _device.leave(previous)
+        module.code = image
         module.opened()
         return module
 
@@ -109,11 +113,22 @@ cdef class Module(Owner):
             The kernel, which keeps the module alive.
         """
         cdef Kernel kernel = Kernel.__new__(Kernel)
-        cdef bytes text = name.encode()
+        cdef bytes text, code
+        try:
+            text = name.encode()
+        except (AttributeError, UnicodeEncodeError):
+            text = b""
+        if not text or b"\0" in text:
+            raise InvalidOperandError(f"name: got {name!r}, expected the name of a kernel in the code object")
         self.check()
         abi.hipModuleGetFunction(&kernel.c_function, self.c_module, text)
+        code = self.code
+        if code is not None:
+            self.sizes = argument_sizes(code)
+            self.code = None
         kernel.module = self
         kernel.name = name
+        kernel.sizes = (self.sizes or {}).get(name)
         return kernel
 
     def __repr__(self):
@@ -136,6 +151,7 @@ cdef class Kernel:
     cdef abi.hipFunction_t c_function
     cdef readonly Module module
     cdef readonly str name
+    cdef tuple sizes  # of its arguments in bytes; None where the code object does not tell
 
     def __reduce__(self):
         refuse_pickling(self, "load its Module in the other process")
@@ -149,11 +165,25 @@ cdef class Kernel:
             Blocks of the grid and threads of a block, up to three extents each.
         *arguments
             The kernel's arguments: Python's int as 64 bits, float as double, bool as a byte; numpy scalars and ctypes objects as they
-            are; arrays with DLPack, including Buffers, and None as pointers. They are kept alive until the kernel has finished.
+            are; arrays with DLPack, including Buffers, and None as pointers. They and their memory are kept until the kernel has
+            finished, in a graph as long as the graph. Their number and their sizes are checked where the code object has them.
         shared_bytes : int
             Dynamic shared memory of a block, in bytes.
         stream : stream, optional
             Stream on which the kernel is queued; the null stream by default.
+
+        Raises
+        ------
+        InvalidProblemError
+            The kernel has another number of arguments.
+        InvalidOperandError
+            An argument is not one, or has not the size that the kernel has for it.
+
+        Notes
+        -----
+        Nobody knows what a kernel of raw code writes, so the versions of torch tensors, by which autograd notices a change, stay as
+        they are. Where the kernel writes to a tensor that autograd may have saved, call
+        ``torch.autograd.graph.increment_version(tensor)`` after the launch. Kernels of `rocpy.cooperative` do so themselves.
         """
         cdef hipStream_t c_stream = NULL
         cdef vector[void*] pointers
@@ -170,6 +200,8 @@ cdef class Kernel:
         g[0], g[1], g[2] = extents(grid, "grid")
         b[0], b[1], b[2] = extents(block, "block")
         values, owners = pack(arguments)
+        if self.sizes is not None:
+            check_sizes(self.name, self.sizes, arguments, values)
         for value in values:
             pointers.push_back(<void*><const char*>value)
         device = self.module.device_index

@@ -30,7 +30,7 @@ LAYERS = {
         {"__init__"},
     ),
     "rocpy.runtime": (
-        {"_context", "_disk_cache", "device"},
+        {"_context", "_disk_cache", "_extents", "_foreign", "device"},
         {"_allocation", "_capture"},
         {"handles"},
         {"event", "memory"},

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Memory that queued work or a graph uses stays until that work has run, whoever closes or drops its Buffer meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib.util
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.runtime.kernels.arguments import pack
+
+BYTES = 1 << 16
+
+# A stream that waits: what is queued behind it has not run yet.
+BLOCKED = """
+    import contextlib, ctypes, gc, threading
+    import numpy as np, rocpy
+    from rocpy import cooperative as coop
+
+    @contextlib.contextmanager
+    def blocked(stream):
+        leave = threading.Event()
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
+        launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
+        launch.argtypes = [ctypes.c_void_p] * 3
+        assert launch(stream.handle, function, None) == 0
+        try:
+            yield
+        finally:
+            leave.set()
+            stream.synchronize()
+
+    @coop.jit
+    def add(x, n, out):
+        i = coop.threadIdx.x
+        if i < n:
+            out[i] = x[i] + 1
+
+    code = coop.compile(add, "void(float32[::1],int64,float32[::1])", arch="gfx942", threads=64)
+    kernel = rocpy.Module.from_code(code.code).kernel("add")
+    source = np.arange(64, dtype=np.float32)
+
+    def own():
+        buffer = rocpy.Buffer(64, "float32")
+        buffer.copy_from(source)
+        return buffer
+
+    BUFFERS = [own, lambda: rocpy.Buffer.from_dlpack(source.copy())]
+
+    def reuse_memory():
+        gc.collect()
+        buffers = [rocpy.Buffer(64, "float32") for _ in range(20)]
+        for buffer in buffers:
+            buffer.copy_from(np.full(64, -7, np.float32))
+        return buffers, [np.full(64, -9, np.float32) for _ in range(50)]
+
+    def queue(stream, x, out):
+        kernel.launch(1, 64, x, 64, 4, 64, out, 64, 4, stream=stream)
+"""
+
+
+@contextlib.contextmanager
+def blocked(stream):
+    """Keep a stream from going on, by a host function that waits (hipLaunchHostFunc)."""
+    leave = threading.Event()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
+    launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
+    launch.argtypes = [ctypes.c_void_p] * 3
+    assert launch(stream.handle, function, None) == 0
+    try:
+        yield
+    finally:
+        leave.set()
+        stream.synchronize()
+
+
+class Owned(np.ndarray):
+    """An array that tells when it is gone."""
+
+
+def shared(gone):
+    """Return a Buffer over an array's memory; `gone` gets an item when nobody keeps the array any more."""
+    array = np.zeros(BYTES, np.uint8).view(Owned)
+    weakref.finalize(array, gone.append, True)
+    return rocpy.Buffer.from_dlpack(array)
+
+
+DROPS = {
+    "close": lambda buffer: buffer.close(),
+    "close and drop": lambda buffer: (buffer.close(), gc.collect()),
+    "drop": lambda buffer: gc.collect(),  # noqa: ARG005 - the caller's reference was the last
+}
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_a_queued_fill_keeps_the_memory(drop):
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("the device cannot access numpy's memory")
+    gone = []
+    with rocpy.Stream(nonblocking=True) as stream:
+        with blocked(stream):
+            buffer = shared(gone)
+            buffer.fill(7, stream=stream)
+            DROPS[drop](buffer)
+            del buffer
+            gc.collect()
+            assert not gone
+        gc.collect()
+        assert gone
+
+
+def test_a_fill_of_the_null_stream_keeps_the_memory():
+    for _ in range(20):
+        buffer = rocpy.Buffer(64 << 20)
+        buffer.fill(1)
+        buffer.close()
+    rocpy.Device(0).synchronize()
+
+
+@pytest.mark.parametrize("location", ["device", "host", "managed"])
+def test_a_graph_keeps_the_memory_that_a_captured_fill_writes(location):
+    with rocpy.Stream(nonblocking=True) as stream:
+        buffer = rocpy.Buffer(1 << 22, location=location)
+        with stream.capture() as graph:
+            buffer.fill(7, stream=stream)
+        seen = np.from_dlpack(buffer) if rocpy.platform.current().host_memory else None
+        buffer.close()
+        gc.collect()
+        graph.launch()
+        stream.synchronize()
+        assert seen is None or (seen == 7).all()
+        del seen
+        gc.collect()
+        graph.launch()  # the graph alone keeps it now
+        stream.synchronize()
+        graph.close()
+
+
+def test_arguments_of_a_kernel_keep_the_memory_of_buffers_and_of_ctypes_objects():
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("the device cannot access numpy's memory")
+
+    class Pair(ctypes.Structure):
+        _fields_ = (("text", ctypes.c_char_p), ("number", ctypes.c_int))
+
+    gone = []
+    buffer, pair = shared(gone), Pair(b"text", 3)
+    _, owners = pack([buffer, pair])
+    assert any(one is pair for one in owners)
+    buffer.close()
+    del buffer
+    gc.collect()
+    assert not gone
+    del owners
+    gc.collect()
+    assert gone
+
+
+@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")
+@pytest.mark.parametrize("drop", ["x.close()", "x.close(); del x", "del x"])
+def test_a_queued_kernel_keeps_the_memory_of_its_arguments(run_python, drop):
+    code = f"""
+    kept = []   # to free memory waits for the device
+    for buffer in BUFFERS:
+        x = buffer()
+        with rocpy.Stream(nonblocking=True) as stream:
+            out = rocpy.Buffer(64, "float32")
+            with blocked(stream):
+                queue(stream, x, out)
+                {drop}
+                kept.append(reuse_memory())
+            assert (out.to_numpy() == source + 1).all(), out.to_numpy()
+    """
+    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")
+def test_a_graph_keeps_the_memory_of_a_kernels_arguments(run_python):
+    code = """
+    kept = []   # to free memory waits for the device
+    for buffer in BUFFERS:
+        x = buffer()
+        with rocpy.Stream(nonblocking=True) as stream:
+            out = rocpy.Buffer(64, "float32")
+            with stream.capture() as graph:
+                queue(stream, x, out)
+            x.close()
+            del x
+            kept.append(reuse_memory())
+            graph.launch()
+            stream.synchronize()
+            assert (out.to_numpy() == source + 1).all(), out.to_numpy()
+    """
+    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942")
