@@ -297,6 +297,62 @@ def test_a_layer_whose_weight_another_package_took_over(activation):
         close(layer(x), expected, rtol=1e-2, atol=1e-2)
 
 
+def taken_over(layer):
+    layer.weight = nn.Parameter(Halves(layer.weight.detach().half()), requires_grad=False)
+
+
+def one_for_all(layer):
+    layer.bias = nn.Parameter(torch.randn(1))
+
+
+def a_bias_for_each_row(layer):
+    layer.bias = nn.Parameter(torch.randn(3, layer.out_features))
+
+
+def scaled(x):
+    return torch.tanh(x) * 2
+
+
+class Written(nn.Module):
+    """A block whose layers are replaced in its code."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x):
+        return self.b(functional.relu(self.a(x)))
+
+
+BLOCKS = {
+    "MLP": lambda: rt.MLP(6, 8, activation="relu"),
+    "MLP with an epilogue": lambda: rt.MLP(6, 8, activation=rocpy.epilogue(scaled)),
+    "Sequential": lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6)),
+    "a class": Written,
+}
+
+
+@pytest.mark.parametrize("change", [taken_over, one_for_all, a_bias_for_each_row], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("layers", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_blocks_whose_layers_torch_alone_computes(kind, layers, change):
+    torch.manual_seed(2)
+    model, x = BLOCKS[kind](), torch.randn(3, 6, requires_grad=True)
+    rt.replace_linear(model)
+    members = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    for i in layers:
+        change(members[i])
+    function = scaled if kind == "MLP with an epilogue" else torch.relu
+    expected = functional.linear(x, members[0].weight, members[0].bias)
+    expected = functional.linear(function(expected), members[1].weight, members[1].bias)
+    for mode in (torch.enable_grad, torch.no_grad):
+        with mode():
+            close(model(x), expected)
+    parameters = [x, *(p for p in model.parameters() if p.requires_grad)]
+    found = torch.autograd.grad(model(x).square().sum(), parameters)
+    close(found, torch.autograd.grad(expected.square().sum(), parameters), rtol=1e-4, atol=1e-5)
+
+
 def test_quantize_dynamic_passes_replaced_layers_by():
     """It looks for nn.Linear itself; the report says to undo the replacement first."""
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()

@@ -9,6 +9,7 @@ import pickle
 
 import pytest
 
+import rocpy
 from rocpy.errors import InvalidProblemError
 
 torch = pytest.importorskip("torch")
@@ -104,6 +105,51 @@ def test_hooks_see_the_layer(x):
     module.register_full_backward_hook(lambda module, grads, outputs: seen.append("backward"))
     module(x.requires_grad_()).sum().backward()
     assert seen == ["before", "after", "backward"]
+
+
+def pre_hook(seen):
+    return nn.modules.module.register_module_forward_pre_hook(lambda module, args: seen.append(module))
+
+
+def forward_hook(seen):
+    return nn.modules.module.register_module_forward_hook(lambda module, args, result: seen.append(module))
+
+
+def backward_pre_hook(seen):
+    return nn.modules.module.register_module_full_backward_pre_hook(lambda module, grad: seen.append(module))
+
+
+def backward_hook(seen):
+    return nn.modules.module.register_module_full_backward_hook(lambda module, given, grad: seen.append(module))
+
+
+@pytest.mark.parametrize("register", [pre_hook, forward_hook, backward_pre_hook, backward_hook])
+@pytest.mark.parametrize("activation", ["gelu", rocpy.epilogue(lambda x: torch.tanh(x) * 2)], ids=["gelu", "custom"])
+@pytest.mark.parametrize("make", [rt.MLP, rt.GatedMLP])
+def test_hooks_of_all_modules_see_each_layer(make, activation, register):
+    if make is rt.GatedMLP and activation != "gelu":
+        pytest.skip("a gate takes no epilogue")
+    block, seen = make(6, 8, activation=activation), []
+    handle = register(seen)
+    try:
+        block(torch.randn(2, 6, requires_grad=True)).sum().backward()
+    finally:
+        handle.remove()
+    assert {id(module) for module in block.modules()} == {id(module) for module in seen}
+
+
+@pytest.mark.parametrize("name", ["forward", "_call_impl", "_compiled_call_impl"])
+def test_a_layers_own_call_is_made(name):
+    block, seen = rt.MLP(6, 8), []
+    original = block.fc2.forward
+
+    def watched(*args):
+        seen.append(name)
+        return original(*args)
+
+    setattr(block.fc2, name, watched)
+    block(torch.randn(2, 6))
+    assert seen == [name]
 
 
 def test_hooks_inside_a_block_see_their_layers(x):

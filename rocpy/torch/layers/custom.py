@@ -13,6 +13,7 @@ from rocpy.blaslt.front.function import matmul
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul
+from rocpy.torch.operators.kernels import computes_products_itself
 from rocpy.torch.operators.shapes import check_layer_input
 
 __all__ = ["check_epilogue", "custom_layer", "custom_linear"]
@@ -44,6 +45,9 @@ def custom_linear(
 ) -> Any:
     """Return ``epilogue(x @ weight.T + bias, **inputs)``."""
     arguments = _arguments(epilogue, bias, inputs)
+    if computes_products_itself(weight):
+        y = torch.nn.functional.linear(x, weight)
+        return arguments["epilogue"].evaluate(y, **(arguments["epilogue_inputs"] or {}))
     if torch.compiler.is_compiling():
         return dispatched_matmul(x, weight.mT, **arguments)
     try:

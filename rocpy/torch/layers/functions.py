@@ -24,6 +24,7 @@ from rocpy.torch.operators.activations import (
 )
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import apply_linear
+from rocpy.torch.operators.blocks import run_mlp
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
 from rocpy.torch.operators.products import composed_activation
@@ -34,7 +35,7 @@ from rocpy.torch.operators.tangents import refuse_tangents
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
 
-__all__ = ["linear", "matmul", "run_linear"]
+__all__ = ["linear", "matmul", "run_layers", "run_linear", "takes_layer"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _is_compiling = torch.compiler.is_compiling
@@ -62,6 +63,20 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
         register_for((x, weight))
         refuse_tangents(input=x, weight=weight, bias=bias)
     return linear_layer.linear(x, weight, bias, activation.name)
+
+
+def run_layers(
+    x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, activation: Activation
+) -> Tensor:
+    """Compute two layers with an activation between them, as one operator where it takes both."""
+    if takes_layer(w1, b1) and takes_layer(w2, b2):
+        return run_mlp(x, w1, b1, w2, b2, activation)
+    return run_linear(run_linear(x, w1, b1, activation), w2, b2, ACTIVATIONS["none"])
+
+
+def takes_layer(weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether an operator of two layers takes one: of plain shapes, with a weight that leaves its products to others."""
+    return has_layer_shapes(weight, bias) and not computes_products_itself(weight)
 
 
 @in_default_environment

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.modules import module as _module
 
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_epilogue, custom_layer
-from rocpy.torch.layers.functions import run_linear
+from rocpy.torch.layers.functions import run_linear, takes_layer
 from rocpy.torch.operators.activations import (
     Activation,
     ActivationName,
@@ -23,13 +24,12 @@ from rocpy.torch.operators.activations import (
 )
 from rocpy.torch.operators.blocks import gated, run_mlp
 from rocpy.torch.operators.custom_blocks import custom_mlp, takes
-from rocpy.torch.operators.kernels import has_layer_shapes
 from rocpy.torch.operators.sharding import is_sharded
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
 
-__all__ = ["MLP", "GatedMLP", "Linear", "is_bare", "linear_is_patched", "run_layer"]
+__all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "is_bare", "linear_is_patched", "run_layer"]
 
 _Linear, _F = torch.nn.Linear, torch.nn.functional
 _TORCH_LINEAR = torch._C._nn.linear
@@ -224,11 +224,11 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``fc2(fc1(input))``."""
         first, second = self.fc1, self.fc2
-        exact = type(first) is type(second) is Linear and not linear_is_patched()
+        exact = type(first) is type(second) is Linear and not linear_is_patched() and not calls_are_hooked()
         # Frozen layers have their weights packed each by itself.
         if exact and not (first.pack and not first.training) and is_bare(first) and is_bare(second):
             layers = first.weight, first.bias, second.weight, second.bias
-            simple = second.activation is None and has_layer_shapes(*layers[:2]) and has_layer_shapes(*layers[2:])
+            simple = second.activation is None and takes_layer(*layers[:2]) and takes_layer(*layers[2:])
             if simple and first._row is not None:
                 return run_mlp(input, *layers, first._row)
             if simple and torch.is_grad_enabled() and takes(first.activation) and not is_sharded((input, *layers)):
@@ -249,7 +249,19 @@ def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
 def is_bare(module: Any) -> bool:
     """Whether nobody would notice that a module's own call is left out."""
     table = module.__dict__
-    return not any(table[name] for name in _HOOKS) and "forward" not in table
+    if any(table[name] for name in _HOOKS) or table.get("_compiled_call_impl") is not None:
+        return False
+    return "forward" not in table and "_call_impl" not in table
+
+
+def calls_are_hooked() -> bool:
+    """Whether there are hooks of all modules."""
+    return bool(
+        _module._global_forward_hooks
+        or _module._global_forward_pre_hooks
+        or _module._global_backward_hooks
+        or _module._global_backward_pre_hooks
+    )
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -21,9 +21,9 @@ from torch.utils._device import DeviceContext
 
 from rocpy.torch.analysis.catalog import METHODS, Known, hold, operation, row_of_call
 from rocpy.torch.analysis.formulas import identify, own_method
-from rocpy.torch.layers.modules import Linear, linear_is_patched, run_layer
+from rocpy.torch.layers.functions import run_layers
+from rocpy.torch.layers.modules import Linear, calls_are_hooked, is_bare, linear_is_patched, run_layer
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
-from rocpy.torch.operators.blocks import run_mlp
 
 __all__ = ["HELPERS", "is_quiet_activation", "is_quiet_layer", "row_of", "run_sequence"]
 
@@ -47,10 +47,7 @@ _autocast = torch._C._is_any_autocast_enabled
 def _is_watched() -> bool:
     """Whether somebody sees, or replaces, the calls of all modules or of torch's functions."""
     return bool(
-        _module._global_forward_hooks
-        or _module._global_forward_pre_hooks
-        or _module._global_backward_hooks
-        or _module._global_backward_pre_hooks
+        calls_are_hooked()
         or (Linear.__call__ is not _CALL and not _is_tracer(Linear.__call__))
         or Linear._call_impl is not _CALL_IMPL
         or (Linear.__getattr__ is not _GETATTR and not _is_tracer(Linear.__getattr__))
@@ -88,24 +85,11 @@ def _torchs_modes() -> frozenset[type]:
     return frozenset((DeviceContext, *(getattr(table, name) for table, name in names if hasattr(table, name))))
 
 
-def _is_hooked(table: dict[str, Any]) -> bool:
-    return bool(
-        table["_forward_hooks"]
-        or table["_forward_pre_hooks"]
-        or table["_backward_hooks"]
-        or table["_backward_pre_hooks"]
-        or "forward" in table
-        or "_call_impl" in table
-        or table.get("_compiled_call_impl") is not None
-    )
-
-
 def is_quiet_layer(layer: Any, x: Any) -> bool:
     """Whether a layer is one that was replaced, and its call with ``x`` runs no code of anybody else's."""
     if type(layer) is not Linear or type(x) not in _TENSORS:
         return False
-    table = layer.__dict__
-    return not _is_hooked(table) and table.get("activation") is None and not _is_watched()
+    return is_bare(layer) and layer.__dict__.get("activation") is None and not _is_watched()
 
 
 # ---- activations ----
@@ -146,7 +130,7 @@ def _matches(module: nn.Module, known: Known) -> bool:
 def _is_quiet_module(module: nn.Module, known: Known) -> bool:
     cls = type(module)
     return (
-        not _is_hooked(module.__dict__)
+        is_bare(module)
         and (cls.__call__ is _CALL or _is_tracer(cls.__call__))
         and cls._call_impl is _CALL_IMPL
         and getattr(cls, "__getattribute__", None) is _GETATTRIBUTE
@@ -209,7 +193,7 @@ def _mlp(second: Any, activation: Any, layer: Any, x: Any, *arguments: Any, **op
     if torch.is_grad_enabled() and is_quiet_layer(layer, x) and is_quiet_layer(second, x):
         row = _row(activation, arguments, options)
         if row is not None:
-            return run_mlp(x, layer.weight, layer.bias, second.weight, second.bias, row)
+            return run_layers(x, layer.weight, layer.bias, second.weight, second.bias, row)
     return second(_pair(activation, layer, x, *arguments, **options))
 
 
@@ -238,7 +222,7 @@ def run_sequence(sequence: Any, input: Any) -> Any:  # noqa: A002  (torch's name
                 continue
             input = layer(input)  # noqa: A001
         elif is_quiet_layer(module, input) and torch.is_grad_enabled() and not _is_before_activation(sequence, module):
-            input = run_mlp(input, layer.weight, layer.bias, module.weight, module.bias, row)  # noqa: A001
+            input = run_layers(input, layer.weight, layer.bias, module.weight, module.bias, row)  # noqa: A001
             layer = row = None
             continue
         else:
