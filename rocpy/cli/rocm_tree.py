@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from rocpy.cli._application import Arguments, set_run
@@ -47,7 +48,7 @@ def rocm_tree(arguments: Arguments) -> int:
         return 0
     say(f"{tree}: the libraries of ROCm {arguments.release} over rocpy's host platform")
     for name, value in variables.items():
-        say(f"export {name}={value}")
+        say(f"export {name}={shlex.quote(value)}")
     return 0
 
 

@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
         code = subprocess.run(["env", *settings, *command], stdout=stdout, check=False).returncode
         calls = not_supported(report.read_text(encoding="utf-8") if report.exists() else "")
     if code < 0:
-        warn(f"rocpy run: {command[0]} was ended by {signal.Signals(-code).name}")
+        warn(f"rocpy run: {command[0]} was ended by {name_of(-code)}")
         code = 128 - code
     if arguments.as_json:
         rows = [{"library": library, "function": function, "calls": n} for library, function, n in calls]
@@ -57,6 +57,14 @@ def run(arguments: Arguments) -> int:
     elif arguments.report:
         warn(render(calls))
     return code
+
+
+def name_of(number: int) -> str:
+    """Return a signal's name; real-time signals but the first and the last have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def not_supported(report: str) -> list[tuple[str, str, int]]:

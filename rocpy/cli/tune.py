@@ -7,11 +7,11 @@ import datetime as dt
 import json
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocpy.cli._application import Arguments, set_help, set_run
 from rocpy.cli._output import (
@@ -31,6 +31,7 @@ from rocpy.errors import RocpyError
 if TYPE_CHECKING:
     from rocpy.tuning import Database, Record, Shapes, TuningReport
 
+Document = TypeVar("Document")
 FORMATS = ("json", "tunableop", "hipblaslt")
 COMMANDS = {
     "run": "Measure problems and store the choices; a program is run first, to record its problems.",
@@ -141,11 +142,13 @@ def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes | Non
     if not source.is_file():
         raise UsageError(f"rocpy tune run: there is no file {source}")
     if source.suffix == ".json":
-        return Shapes.load(source)
+        return _document(source, Shapes.from_json)
     if source.suffix != ".py":
         raise UsageError(f"rocpy tune run: {source}: a file of problems ends in .json, a program in .py")
-    before, sys.argv = sys.argv, [str(source), *arguments]
+    before, sys.argv, path = sys.argv, [str(source), *arguments], sys.path[:]
     stdout = sys.stdout
+    if not sys.flags.safe_path:
+        sys.path[0] = str(source.resolve().parent)  # as Python does for a program: modules beside it are found
     try:
         with record() as problems:
             if as_json:
@@ -156,8 +159,18 @@ def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes | Non
             warn(f"{source} exited with {error.code}")
             return None
     finally:
-        sys.argv, sys.stdout = before, stdout
+        sys.argv, sys.stdout, sys.path[:] = before, stdout, path
     return problems
+
+
+def _document(path: Path, read: Callable[[str], Document]) -> Document:
+    """Return what a function reads in a file of JSON; the file is named where that fails."""
+    try:
+        return read(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"rocpy tune: cannot read {path} ({error.strerror})") from None
+    except ValueError as error:  # rocpy's InvalidProblemError is one, as is that of a text that is no UTF-8
+        raise UsageError(f"rocpy tune: {path}: {error}") from None
 
 
 def _tune_all(problems: Shapes, budget_ms: float, again: bool) -> tuple[list[TuningReport], list[dict[str, str]]]:
@@ -253,17 +266,15 @@ def export(arguments: Arguments) -> int:
 def import_records(arguments: Arguments) -> int:
     """Import records from files; of two records for one problem the newer is used."""
     from rocpy.tuning import Database, import_json
+    from rocpy.tuning.database import read_records
 
     taken = {}
     with _database(arguments.database, "rocpy tune import") as base:
         for path in arguments.paths:
             if not path.is_file():
                 raise UsageError(f"rocpy tune import: there is no file {path}")
-            if path.suffix == ".json":
-                other = Database([])
-                other.store(*import_json(path.read_text(encoding="utf-8")))
-            else:
-                other = Database([path])
+            other = Database([])
+            other.store(*(_document(path, import_json) if path.suffix == ".json" else read_records(path)))
             taken[str(path)] = base.merge(other)
     if arguments.as_json:
         print_json(taken)
@@ -301,16 +312,24 @@ def _use(path: Path | None) -> Database:
     from rocpy.tuning import database
 
     if path is not None:
-        database.use(database.Database([path]))
+        database.use(_named(path))
     return database.current()
+
+
+def _named(path: Path) -> Database:
+    """Return the database in a file, which must not be something else."""
+    from rocpy.tuning import Database
+
+    base = Database([path])
+    for file in base.files:
+        file.check()
+    return base
 
 
 @contextmanager
 def _database(path: Path | None, command: str) -> Iterator[Database]:
     """Use a database that records are written to; a file named by ``--database`` is tried first."""
-    from rocpy.tuning import Database
-
-    file = None if path is None else Database([path]).path
+    file = None if path is None else _named(path).path
     with writable(file, command, "--database", parents=True):
         yield _use(path)
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 # "rcpy" in the file's header, so that another program's database is never written.
 APPLICATION_ID = 0x72637079
+_HEADER = b"SQLite format 3\0"
+_TABLE = b"CREATE TABLE records (scope TEXT NOT NULL, key TEXT NOT NULL"
+_LOOKED_AT_BYTES = 1 << 16
 BUSY_S = 30.0
 # No product is done in less; a quotient by less is no gain.
 SHORTEST_US = 1e-6
@@ -198,6 +201,7 @@ class RecordFile:
         """Return every record; a damaged file is moved aside if it is ours to write, and has none."""
         if not self.path.is_file():
             return []
+        self.check()
         import sqlite3
 
         try:
@@ -210,6 +214,39 @@ class RecordFile:
         except sqlite3.DatabaseError as error:
             self._damaged(error)
         return []
+
+    def read_strictly(self) -> list[Record]:
+        """Return every record.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is damaged, which leaves it where it is, or is no file of tuning records.
+        """
+        import sqlite3
+
+        self.check()
+        try:
+            return self._read(immutable=False)
+        except sqlite3.Error as error:
+            raise InvalidProblemError(f"{self.path} cannot be read as a database of tuning records: {error}") from None
+
+    def check(self) -> None:
+        """Refuse a file that is something else: it is the user's, to be neither moved nor written."""
+        if self.path.is_file() and not self._is_ours():
+            raise _foreign(self.path)
+
+    def _is_ours(self) -> bool:
+        """Whether a file, which may be damaged, was a database of tuning records, or has nothing in it yet."""
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(_LOOKED_AT_BYTES)
+        except OSError:
+            return True  # what cannot be opened is not taken for anything; SQLite says what is wrong with it
+        if head.startswith(_HEADER) and int.from_bytes(head[68:72], "big") == APPLICATION_ID:
+            return True
+        is_new = head.startswith(_HEADER) and not any(head[68:72]) and not any(head[103:105])  # no cell on the first page
+        return is_new or not any(head) or _TABLE in head
 
     def write(self, records: Iterable[Record], *, clear: str | None = None) -> None:
         """Add records, the newer one of two staying; first delete those of the scope ``clear``, or with "*" all."""
@@ -230,6 +267,7 @@ class RecordFile:
                     rows,
                 )
 
+        self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock():
             try:
@@ -351,8 +389,10 @@ class RecordFile:
 
 
 def _foreign(path: Path) -> InvalidProblemError:
+    with path.open("rb") as file:
+        seen = "another program's SQLite database" if file.read(len(_HEADER)) == _HEADER else "another kind of file"
     return InvalidProblemError(
-        f"{path} is another program's SQLite database, not one of tuning records; name another file in ROCPY_TUNING_DB"
+        f"{path} is {seen}, not a database of tuning records; name another one (ROCPY_TUNING_DB, --database)"
     )
 
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from rocpy import platform
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import RocpyWarning
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, is_network, try_read, try_write
 
 __all__ = ["Database", "Record", "current"]
@@ -29,15 +29,16 @@ class Database:
     Parameters
     ----------
     paths
-        Files or folders, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in the user's
+        A file or folder, or several, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in the user's
         cache folder if that is unset. With an empty list the records are in memory only.
 
     Notes
     -----
     Files are read once, at the first query; :meth:`refresh` reads them again. Any number of processes may write to one
     file, and may be killed while they write. On a network file system each machine writes its own file next to the
-    named one and reads all of them. A damaged file is moved aside, and if a file cannot be written the records are kept
-    in memory, each with one :class:`rocpy.RocpyWarning`.
+    named one and reads all of them. A damaged database of rocpy's is moved aside, a file that is something else is left
+    as it is and ignored, and if a file cannot be written the records are kept in memory, each with one
+    :class:`rocpy.RocpyWarning`.
 
     Examples
     --------
@@ -46,8 +47,10 @@ class Database:
     []
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]] | None = None) -> None:
-        self.files = _files(_default_paths() if paths is None else [Path(path) for path in paths])
+    def __init__(
+        self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None
+    ) -> None:
+        self.files = _files(_default_paths() if paths is None else _checked(paths))
         self._known: dict[tuple[str, str], Record] | None = None
         self._warned = False
         self._make_locks()
@@ -158,10 +161,29 @@ class Database:
             )
 
 
+def _checked(paths: object) -> list[Path]:
+    """Return the paths that a caller named."""
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    if not isinstance(several, Iterable) or isinstance(several, bytes):
+        raise InvalidOperandError(f"paths: got {type(paths).__name__}, expected a path or a sequence of paths")
+    checked = []
+    for path in several:
+        text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(text, str) or "\0" in text:
+            raise InvalidOperandError(f"paths: {path!r} is not the path of a file or folder")
+        checked.append(Path(text))
+    return checked
+
+
 def _default_paths() -> list[Path]:
     configured = platform.environment("ROCPY_TUNING_DB")
     if configured:
-        return [Path(part).expanduser() for part in configured.split(os.pathsep) if part]
+        try:
+            return [Path(part).expanduser() for part in configured.split(os.pathsep) if part]
+        except RuntimeError as error:  # the home folder of a user that there is not
+            raise InvalidProblemError(
+                f"ROCPY_TUNING_DB: {configured!r}: {error}; name files or folders, or unset it"
+            ) from None
     import platformdirs
 
     return [Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME]
@@ -176,6 +198,17 @@ def _files(paths: Sequence[Path]) -> list[RecordFile]:
         else:
             files.append(RecordFile(file, writable=index == 0))
     return files
+
+
+def read_records(path: Path) -> list[Record]:
+    """Return the records of a file that is only read.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is damaged, or is no database of tuning records.
+    """
+    return RecordFile(path, writable=False, shared=is_network(path)).read_strictly()
 
 
 def _is_folder(path: Path) -> bool:

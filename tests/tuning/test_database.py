@@ -158,7 +158,7 @@ def test_eight_processes_killed_while_they_write_lose_no_finished_record(tmp_pat
 
 
 DAMAGES = {
-    "no database": lambda path: path.write_bytes(b"not a database, but long enough to be looked at " * 100),
+    "zeros": lambda path: path.write_bytes(bytes(9000)),
     "header overwritten": lambda path: overwrite(path, 0, b"\0" * 100),
     "pages overwritten": lambda path: overwrite(path, 100, os.urandom(8000)),
     "cut": lambda path: os.truncate(path, 5000),
@@ -197,7 +197,7 @@ def test_a_file_damaged_after_it_was_read_is_moved_aside_when_it_is_written(tmp_
     written(path)
     base = Database([path])
     assert len(base.records()) == 20
-    DAMAGES["no database"](path)
+    DAMAGES["header overwritten"](path)
     with pytest.warns(RocpyWarning, match="moved to"):
         base.store(record(50))
     assert len(base.records()) == 21, "in memory nothing is lost"
@@ -207,7 +207,7 @@ def test_a_file_damaged_after_it_was_read_is_moved_aside_when_it_is_written(tmp_
 def test_a_damaged_file_that_is_only_read_stays_where_it_is(tmp_path):
     path = tmp_path / "b.sqlite3"
     written(path)
-    DAMAGES["no database"](path)
+    DAMAGES["header overwritten"](path)
     before = path.read_bytes()
     with pytest.warns(RocpyWarning, match="is ignored"):
         assert Database([tmp_path / "a.sqlite3", path]).records() == []

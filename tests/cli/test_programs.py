@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Programs that commands run, and shells that read what commands print: as they would without rocpy."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def rocpy(*arguments, expect=0, **environ):
+    done = subprocess.run(
+        [sys.executable, "-m", "rocpy", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "160", "ROCPY_PLATFORM": "host", **environ},
+        timeout=120,
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (34, "SIGRTMIN"), (37, "signal 37"), (64, "SIGRTMAX")])
+def test_a_program_that_a_signal_ends(number, name):
+    done = rocpy("run", "--", "sh", "-c", f"kill -{number} $$", expect=128 + number)
+    assert done.stderr.strip().endswith(f"was ended by {name}")
+
+
+@pytest.mark.parametrize("folder", ["plain", "my dir", "it's", 'a "quoted" $HOME `id` \\ ; name', "*?[x]", "ünï"])
+def test_a_shell_can_source_the_variables_of_a_tree(tmp_path, folder):
+    tree = tmp_path / folder
+    printed = rocpy("rocm-tree", tree).stdout
+    (tmp_path / "variables").write_text("\n".join(line for line in printed.splitlines() if line.startswith("export ")))
+    wanted = json.loads(rocpy("rocm-tree", tree, "--json").stdout)["variables"]
+    program = ". ./variables && exec env -0"
+    seen = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True).stdout
+    variables = dict(line.split("=", 1) for line in seen.split("\0") if line)
+    assert {name: variables[name] for name in wanted} == wanted
+
+
+PROGRAM = """
+import sys
+import helper
+import numpy as np, rocpy
+print("first folder", sys.path[0], "value", helper.VALUE)
+rocpy.matmul(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
+"""
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_tuned_program_finds_the_modules_beside_it(tmp_path, link):
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "helper.py").write_text("VALUE = 41\n")
+    (folder / "train.py").write_text(PROGRAM)
+    program = "sub/train.py"
+    if link:
+        (tmp_path / "train.py").symlink_to(folder / "train.py")
+        program = "train.py"
+    database = {"ROCPY_TUNING_DB": str(tmp_path / "db")}
+    alone = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout
+    done = rocpy("tune", "run", program, "--budget-ms", 5, "--json", **database)
+    assert alone in done.stderr
+    assert len(json.loads(done.stdout)["reports"]) == 1
