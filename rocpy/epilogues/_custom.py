@@ -83,8 +83,9 @@ class CustomEpilogue(UserEpilogue):
         """
         if self._function is not None:
             return self._function(x, *args, **kwargs)
-        if isinstance(x, Traced):
-            return applied(self.expression, x, self.complete(self._named(args, kwargs)))
+        traced = next((one for one in (x, *args, *kwargs.values()) if isinstance(one, Traced)), None)
+        if traced is not None:
+            return applied(self.expression, traced.builder, x, self.complete(self._named(args, kwargs)))
         return self.evaluate(x, **self._named(args, kwargs))
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

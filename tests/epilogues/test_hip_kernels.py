@@ -137,6 +137,18 @@ def test_types_of_memory(tmp_path, rng):
 
 
 @needs_compiler
+def test_int32_saturates_to_its_limits(tmp_path):
+    f = rocpy.epilogue(lambda x: (x.astype(np.int32), x.astype(np.int32) * 1.0, np.logical_not(x).astype(np.int32)))
+    kernel = kernel_source(resolve(f.expression, "float32", {}))
+    x = np.array([[[3e9, -3e9, 2147483520.0, np.inf, -np.inf, 1.9, -1.9, 0.0]]], np.float32)
+    outs = [np.empty(x.shape, dtype) for dtype in (np.int32, np.float32, np.int32)]
+    call(built(tmp_path, [kernel]), kernel, x, [], outs)
+    whole = np.clip(np.trunc(x.astype(np.float64)), -(2**31), 2**31 - 1)
+    for out, wanted in zip(outs, (whole, whole.astype(np.float32), x == 0), strict=True):
+        np.testing.assert_array_equal(out, wanted)
+
+
+@needs_compiler
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
 def test_eight_bits_are_those_of_ml_dtypes(tmp_path, rng, dtype):
     kernel = kernel_source(resolve(rocpy.epilogue(lambda x: (x * 1).astype(dtype)).expression, "float32", {}))

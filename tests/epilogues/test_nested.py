@@ -51,6 +51,7 @@ def test_wrong_inputs_are_refused():
         (lambda x: epilogues.softcap(x, gap=1), "no input 'gap'"),
         (lambda x: epilogues.softcap(x, 1, 2), "takes 1 inputs, got 2"),
         (lambda x: epilogues.softcap(x, "2"), "str"),
+        (lambda x: epilogues.residual_add(np.ones(3), x), "an array of shape"),
     ):
         with pytest.raises(rocpy.RocpyError, match=words):
             rocpy.epilogue(call)

@@ -168,6 +168,23 @@ def test_other_powers_are_refused(exponent):
         rocpy.epilogue(lambda x: x**exponent)
 
 
+@pytest.mark.parametrize("function", [lambda x, s: x**s, lambda x, s: 2**x, lambda x, s: x ** np.ones(2)])
+def test_powers_without_a_constant_exponent_are_refused(function):
+    with pytest.raises(rocpy.UnsupportedError, match=r"test_numbers.py:.*not a constant number"):
+        rocpy.epilogue(function)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["mul", "add", "minimum", "pow", "where"])
+def test_constants_that_require_a_gradient_are_refused(torch, name):
+    functions = {"where": lambda x, s: torch.where(x > 0, x, s)}
+    function = functions.get(name) or getattr(torch, name)
+    constant = torch.tensor(2.0, requires_grad=True)
+    with pytest.raises(rocpy.InvalidOperandError, match=r"test_numbers.py:.*requires a gradient"):
+        rocpy.epilogue(lambda x: function(x, constant))
+    assert rocpy.epilogue(lambda x: function(x, constant.detach())).expression.inputs == ()
+
+
 def test_where_without_values_is_refused():
     with pytest.raises(rocpy.InvalidProblemError, match=r"test_numbers.py:.*where"):
         rocpy.epilogue(lambda x: np.where(x > 0))

@@ -257,9 +257,9 @@ def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return [*args, *kwargs.values()]
 
 
-def applied(expression: Expression, x: Traced, inputs: Mapping[str, Any]) -> Any:
-    """Write down an expression's operations on traced values, and return its results."""
-    writer, values = Writer(x.builder, Traced), list[Any]()
+def applied(expression: Expression, builder: Builder, x: Any, inputs: Mapping[str, Any]) -> Any:
+    """Write down an expression's operations on values of a function that is traced, and return its results."""
+    writer, values = Writer(builder, Traced), list[Any]()
     for node in expression.nodes:
         args = [values[arg] for arg in node.args]
         if node.op == "pick":

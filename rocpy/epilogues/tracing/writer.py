@@ -80,9 +80,16 @@ class Writer:
 
     def constant(self, value: Any) -> bool | int | float | None:
         """Return a number, or the one of an array without axes, as a Python number; ``None`` for anything else."""
+        if isinstance(value, Value):
+            return None
+        if getattr(value, "requires_grad", False):
+            raise InvalidOperandError(
+                "a tensor from outside the function that requires a gradient, which it would not get as a constant; give "
+                "the function a parameter for it, and pass it in epilogue_inputs"
+            )
         shape = getattr(value, "shape", None)
-        if not isinstance(value, (Value, np.generic)) and shape is not None and not len(shape):
-            value = value.item() if hasattr(value, "item") else value
+        if not isinstance(value, np.generic) and shape is not None and not len(shape) and hasattr(value, "item"):
+            value = value.item()
         return plain_number(value)
 
     def truth(self, value: Any) -> Any:
