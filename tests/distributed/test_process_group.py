@@ -189,6 +189,61 @@ def test_what_is_refused(torch, dist):
     assert good(on_groups(1, body)) == [("rocpy", 1)]
 
 
+def misfits(torch, rank):
+    """Lists of tensors that do not go with the other operand: where, how, and what the error names."""
+
+    def ones(*sizes, dtype=torch.float32):
+        return [torch.ones(size, dtype=dtype) for size in sizes]
+
+    own = [4, 4]
+    own[rank] = 5
+    yield "scatter", ones(3, 5), r"scatter_list\[0\]: 3 elements.*expected 4 .*output"
+    yield "scatter", ones(4, 5), r"scatter_list\[1\]: 5 elements"
+    yield "scatter", ones(4, 4, dtype=torch.float64), r"scatter_list\[0\]: .*float64, expected 4 of torch.float32"
+    yield "scatter", ones(4), "scatter_list: 1 tensors, expected 2"
+    yield "scatter", ones(4, 4, 4), "scatter_list: 3 tensors, expected 2"
+    yield "scatter", [], "scatter_list: 0 tensors, expected 2"
+    yield "gather", ones(4, 3), r"gather_list\[1\]: 3 elements.*expected 4"
+    yield "gather", ones(4, 4, dtype=torch.int32), r"gather_list\[0\]: .*int32"
+    yield "gather", ones(4), "gather_list: 1 tensors"
+    yield "gather", [], "gather_list: 0 tensors"
+    yield "reduce_scatter", ones(*own), rf"input_list\[{rank}\]: 5 elements.*expected 4 .*output"
+    yield "reduce_scatter", ones(4), "input_list: 1 tensors"
+    yield "reduce_scatter", ones(4, 4, dtype=torch.float64), "input_list.*float64"
+    yield "all_gather", ones(*own), rf"tensor_list\[{rank}\]: 5 elements"
+    yield "all_gather", ones(4, 4, 4), "tensor_list: 3 tensors"
+    yield "all_gather", ones(4, 4, dtype=torch.int16), "tensor_list.*int16"
+    yield "all_to_all", ones(*own), rf"output_tensor_list\[{rank}\]: 5 elements.*expected 4 .*input_tensor_list"
+    yield "all_to_all", ones(4), "output_tensor_list: 1 tensors"
+    yield "all_to_all", ones(4, 4, dtype=torch.int16), "output_tensor_list.*int16"
+    yield "sent", ones(4), "input_tensor_list: 1 tensors"
+    yield "sent", [*ones(4), *ones(4, dtype=torch.int16)], "input_tensor_list.*int16"
+
+
+def test_lists_that_do_not_fit_are_refused_before_anybody_waits(torch, dist):
+    def body(group, rank):
+        x = torch.ones(4)
+        calls = {
+            "scatter": lambda parts: group.scatter([x], [parts], options(dist, "Scatter", rootRank=rank)),
+            "gather": lambda parts: group.gather([parts], [x], options(dist, "Gather", rootRank=rank)),
+            "reduce_scatter": lambda parts: group.reduce_scatter([x], [parts], options(dist, "ReduceScatter")),
+            "all_gather": lambda parts: group.allgather([parts], [x], options(dist, "Allgather")),
+            "all_to_all": lambda parts: group.alltoall(parts, [x, x], options(dist, "AllToAll")),
+            "sent": lambda parts: group.alltoall([x, x], parts, options(dist, "AllToAll")),
+        }
+        for name, parts, message in misfits(torch, rank):
+            with pytest.raises(InvalidProblemError, match=message):
+                calls[name](parts)
+        with pytest.raises(InvalidProblemError, match="2 for 1 inputs"):
+            group.allgather_into_tensor_coalesced([x, x], [x])
+        with pytest.raises(InvalidProblemError, match="2 for 1 inputs"):
+            group.allgather_coalesced([[x, x], [x, x]], [x])
+        group.barrier().wait()
+        return x.tolist()
+
+    assert good(on_groups(2, body)) == [[1.0] * 4] * 2
+
+
 def test_a_late_rank_is_named(torch, dist):
     def body(group, rank):
         group.barrier().wait()

@@ -75,7 +75,7 @@ def run_layers(
 
 
 def takes_layer(weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether an operator of two layers takes one: of plain shapes, with a weight that leaves its products to others."""
+    """Whether operators of two layers take one: of plain shapes, with a weight that leaves its products to others."""
     return has_layer_shapes(weight, bias) and not computes_products_itself(weight)
 
 

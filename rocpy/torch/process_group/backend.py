@@ -18,6 +18,7 @@ from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.callbacks import await_callbacks
 from rocpy.torch.process_group.caller import refuse_recording
 from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork, refuse_fork
+from rocpy.torch.process_group.lists import check_one_each, check_own, check_pairs
 from rocpy.torch.process_group.staging import check_operator, dense, operator_of
 from rocpy.torch.process_group.surface import BackendSurface
 
@@ -188,6 +189,7 @@ class RocpyProcessGroup(BackendSurface):
         """Combine several tensors; each rank gets its part of each."""
         opts = distributed.ReduceScatterOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
+        check_pairs(outputs, inputs)
         for output, source in zip(outputs, inputs, strict=True):
             if source.numel() != output.numel() * self._own_size or source.dtype != output.dtype:
                 raise InvalidProblemError(
@@ -210,7 +212,9 @@ class RocpyProcessGroup(BackendSurface):
         """Combine lists of tensors, one for each rank; parts may differ in size."""
         opts = distributed.ReduceScatterOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
-        for parts in inputs:
+        check_pairs(outputs, inputs)
+        for output, parts in zip(outputs, inputs, strict=True):
+            check_own("input_list", parts, self._own_size, self._own_rank, output, "output")
             for part in parts:
                 check_operator(part, operator)
 
@@ -242,6 +246,7 @@ class RocpyProcessGroup(BackendSurface):
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> LaneWork:
         """Gather several tensors of each rank, each into one."""
+        check_pairs(outputs, inputs)
         for output, source in zip(outputs, inputs, strict=True):
             if output.numel() != source.numel() * self._own_size or source.dtype != output.dtype:
                 raise InvalidProblemError(
@@ -259,6 +264,9 @@ class RocpyProcessGroup(BackendSurface):
 
     def allgather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None) -> LaneWork:
         """Gather a tensor of each rank into a list; they may differ in size."""
+        check_pairs(outputs, inputs)
+        for parts, source in zip(outputs, inputs, strict=True):
+            check_own("tensor_list", parts, self._own_size, self._own_rank, source, "tensor that is gathered")
 
         def job(comm: Communicator, how: How) -> None:
             for parts, source in zip(outputs, inputs, strict=True):
@@ -270,11 +278,15 @@ class RocpyProcessGroup(BackendSurface):
         self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None
     ) -> LaneWork:
         """Gather a list of tensors of each rank: ``outputs[rank]`` is that rank's list."""
+        for own in outputs:
+            check_pairs(own, inputs)
         return self.allgather([list(parts) for parts in zip(*outputs, strict=True)], inputs, opts)
 
     def gather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any) -> LaneWork:
         """Gather a tensor of each rank into a list at one of them."""
         targets = list(outputs[0]) if outputs else []
+        if opts.rootRank == self._own_rank:
+            check_one_each("gather_list", targets, self._own_size, inputs[0], "tensor that is gathered")
 
         def job(comm: Communicator, how: How) -> None:
             calls.gather(comm, inputs[0], targets, opts.rootRank, how)
@@ -283,14 +295,20 @@ class RocpyProcessGroup(BackendSurface):
 
     def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any) -> LaneWork:
         """Give each rank a tensor of one rank's list."""
+        parts = inputs[0] if inputs else ()
+        if opts.rootRank == self._own_rank:
+            check_one_each("scatter_list", parts, self._own_size, outputs[0], "output")
 
         def job(comm: Communicator, how: How) -> None:
-            calls.scatter(comm, inputs[0] if inputs else (), outputs[0], opts.rootRank, how)
+            calls.scatter(comm, parts, outputs[0], opts.rootRank, how)
 
         return self._run(opts, list(outputs), job)
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> LaneWork:
         """Trade the tensors of a list: each rank gets one of each rank."""
+        size, rank = self._own_size, self._own_rank
+        check_own("input_tensor_list", inputs, size, rank)
+        check_own("output_tensor_list", outputs, size, rank, inputs[rank], f"input_tensor_list[{rank}]")
 
         def job(comm: Communicator, how: How) -> None:
             calls.all_to_all(comm, outputs, inputs, how)
