@@ -69,6 +69,11 @@ def fused_of(bound: _custom.Bound) -> Fused:
         )
     bias, alpha = "", 1.0
     if resolved.expression.halved:
+        # Whatever beta is: a plan's may change.
+        if problem.c is not None:
+            raise UnsupportedError(
+                f"epilogue {resolved.expression.name!r}: a tile program that reads pairs of columns does not add c"
+            )
         # Inputs of a program have one element for two columns: one that goes with both is the product's bias.
         form, rest = _custom.nearest_form(bound)
         if not form.function and not form.c and (form.bias or form.alpha != 1):
