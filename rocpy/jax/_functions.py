@@ -29,8 +29,13 @@ ArrayLike: TypeAlias = "jax.Array | np.ndarray[Any, Any]"
 
 
 def _operand(x: Any, name: str) -> Any:
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))  # jax has no other
     if isinstance(x, (jax.Array, np.ndarray)):
-        return jnp.asarray(x)
+        try:
+            return jnp.asarray(x)
+        except (TypeError, ValueError) as error:
+            raise InvalidOperandError(f"{name}: numpy array of {x.dtype}, which jax does not have: {error}") from None
     raise InvalidOperandError(
         f"{name}: got {type(x).__module__}.{type(x).__name__}; rocpy.jax takes jax and numpy arrays: pass "
         f"jax.numpy.asarray({name})"
@@ -41,8 +46,10 @@ def _number(x: Any, name: str) -> float:
     if isinstance(x, jax.core.Tracer):
         raise UnsupportedError(f"{name}: traced by jax; it must be known when the function is traced: multiply by it")
     try:
+        if isinstance(x, (str, bytes, bytearray)):
+            raise TypeError
         return float(x)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number") from None
 
 

@@ -149,27 +149,30 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
         d = slope(spec, d, saved)
     if spec.row.aux == "store":
         d = d + gradients[1]
-    if not jnp.issubdtype(a.dtype, jnp.inexact):
+    if not jnp.issubdtype(d.dtype, jnp.inexact):
         return None, None, None, None, None
     grad_c = None if c is None else _sum_to(d * jnp.asarray(spec.beta, d.dtype), c.shape).astype(c.dtype)
     # With the axes that numpy's rules leave away for vectors.
     a2, b2 = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     d2 = d[..., None] if b.ndim == 1 else d
     d2 = d2[..., None, :] if a.ndim == 1 else d2
-    # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
-    working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
-    a2, b2, d2 = (x.astype(working) for x in (a2, b2, d2))
-    base = Spec(alpha=spec.alpha, compute=spec.compute, options=spec.options)
-    grad_a = _sum_to(_gradient_a(base, spec, b2, d2), a2.shape).reshape(a.shape).astype(a.dtype)
-    grad_b, sums = _gradient_b(base, spec, a2, b2, d2, _is_row(bias, d2))
-    grad_b = _sum_to(grad_b, b2.shape).reshape(b.shape).astype(b.dtype)
+    grad_a, grad_b, sums = None, None, None
+    if jnp.issubdtype(a.dtype, jnp.inexact):
+        # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
+        working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
+        base = Spec(alpha=spec.alpha, compute=spec.compute, options=spec.options)
+        operands = [x.astype(working) for x in (a2, b2, d2)]
+        grad_a = _sum_to(_gradient_a(base, spec, *operands[1:]), a2.shape).reshape(a.shape).astype(a.dtype)
+        # The bias' gradient is a sum of the result's, not of that in the type of the products.
+        grad_b, sums = _gradient_b(base, spec, *operands, working == d2.dtype and _is_row(bias, d2))
+        grad_b = _sum_to(grad_b, b2.shape).reshape(b.shape).astype(b.dtype)
     grad_bias = None
     if bias is not None:
         sums = _bias_gradient(bias, a, b, d2) if sums is None else sums
         grad_bias = sums.reshape(bias.shape).astype(bias.dtype)
     return (
-        cut_as(grad_a, sharding_of(a)),
-        cut_as(grad_b, sharding_of(b)),
+        None if grad_a is None else cut_as(grad_a, sharding_of(a)),
+        None if grad_b is None else cut_as(grad_b, sharding_of(b)),
         None if c is None else cut_as(grad_c, c.sharding),
         None if bias is None else cut_as(grad_bias, bias.sharding),
         None,
