@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["gradient_reason", "nothing_traces", "recording_reason", "state_reason", "transform_reason"]
+__all__ = ["gradient_reason", "graph_reason", "nothing_traces", "recording_reason", "state_reason", "transform_reason"]
 
 
 def nothing_traces() -> bool:
@@ -29,6 +29,20 @@ def recording_reason() -> str | None:
         return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace is recording"
+    return None
+
+
+def graph_reason() -> str | None:
+    """Return what is active that makes a graph of what is done; ``None`` where modes at most watch it."""
+    torch = sys.modules["torch"]
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace is recording"
+    if torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0:
+        return "torch.export is recording"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        keys = torch._C._TorchDispatchModeKey
+        modes = ((keys.PROXY, "make_fx"), (keys.FAKE, "FakeTensorMode"), (keys.FUNCTIONAL, "FunctionalTensorMode"))
+        return next((f"{name} is active" for key, name in modes if torch._C._get_dispatch_mode(key) is not None), None)
     return None
 
 

@@ -41,8 +41,8 @@ class _Threads:
             threading.Thread(target=self._serve, name="rocpy callbacks", daemon=True).start()
 
     def _serve(self) -> None:
-        is_kept = True
-        while is_kept:
+        goes_on = True
+        while goes_on:
             call = self._calls.get()
             try:
                 call()
@@ -50,8 +50,8 @@ class _Threads:
                 del call
                 with self._changed:
                     self._running -= 1
-                    is_kept = self._idle < MOST_IDLE
-                    self._idle += is_kept
+                    goes_on = self._idle < MOST_IDLE
+                    self._idle += goes_on
                     self._changed.notify_all()
 
     def wait(self, timeout_s: float) -> None:

@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from rocpy._producers.torch_modes import graph_reason
 from rocpy.errors import UnsupportedError
 
 __all__ = ["inference_mode", "refuse_recording", "without_modes"]
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-_KEYS = torch._C._TorchDispatchModeKey
-_RECORDERS = ((_KEYS.PROXY, "make_fx"), (_KEYS.FAKE, "FakeTensorMode"), (_KEYS.FUNCTIONAL, "FunctionalTensorMode"))
 
 
 def refuse_recording() -> None:
@@ -25,13 +24,7 @@ def refuse_recording() -> None:
     UnsupportedError
         torch is tracing.
     """
-    reason = None
-    if torch._C._get_tracing_state() is not None:
-        reason = "torch.jit.trace is recording"
-    elif torch._ops._len_torch_dispatch_stack_pre_dispatch():
-        reason = "torch.export is recording"
-    elif torch._C._len_torch_dispatch_stack():
-        reason = next((f"{name} is active" for key, name in _RECORDERS if torch._C._get_dispatch_mode(key)), None)
+    reason = graph_reason()
     if reason is not None:
         raise UnsupportedError(
             f"tensor: {reason}, and the collective would not be part of what it makes; call it outside of the tracing"
