@@ -27,15 +27,15 @@ def reentrant_lock() -> Any:
         raise MemoryError(str(error)) from None
 
 
-# How long a fork waits for other threads' imports: one of them may itself wait for the thread that forks, which runs the
-# body of a module.
+# How long a fork waits for other threads' imports: one of them may itself wait for the thread that forks, which runs
+# the body of a module.
 _LONGEST_WAIT_S = 60.0
 
 
 class _Forks:
     """What whoever forks waits for, and holds meanwhile: a child does not have the threads that would go on with it.
 
-    Imports exclude one another by importlib's locks alone, among which it finds deadlocks; a fork waits for all of them.
+    Imports exclude one another by importlib's locks alone, among which it finds deadlocks; a fork waits for them all.
     """
 
     def __init__(self) -> None:

@@ -161,10 +161,10 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
         # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
         working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
         base = Spec(alpha=spec.alpha, compute=spec.compute, options=spec.options)
-        operands = [x.astype(working) for x in (a2, b2, d2)]
-        grad_a = _sum_to(_gradient_a(base, spec, *operands[1:]), a2.shape).reshape(a.shape).astype(a.dtype)
+        left, right, result = (x.astype(working) for x in (a2, b2, d2))
+        grad_a = _sum_to(_gradient_a(base, spec, right, result), a2.shape).reshape(a.shape).astype(a.dtype)
         # The bias' gradient is a sum of the result's, not of that in the type of the products.
-        grad_b, sums = _gradient_b(base, spec, *operands, working == d2.dtype and _is_row(bias, d2))
+        grad_b, sums = _gradient_b(base, spec, left, right, result, working == d2.dtype and _is_row(bias, d2))
         grad_b = _sum_to(grad_b, b2.shape).reshape(b.shape).astype(b.dtype)
     grad_bias = None
     if bias is not None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What frameworks say of arrays whose memory is shared: jax's are values, and torch counts the writes to its tensors."""
+"""What frameworks say of arrays whose memory is shared: jax's are values, and torch counts writes to its tensors."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-__all__ = ["counts_writes", "count_write", "is_immutable"]
+__all__ = ["count_write", "counts_writes", "is_immutable"]
 
 
 def is_immutable(array: Any) -> bool:
@@ -16,7 +16,7 @@ def is_immutable(array: Any) -> bool:
 
 
 def counts_writes(array: Any) -> bool:
-    """Whether an array is a tensor of torch's, by whose version autograd notices a write; inference tensors have none."""
+    """Whether an array is a tensor of torch's with a version, by which autograd notices a write; not for inference."""
     cls = getattr(sys.modules.get("torch"), "Tensor", None)
     return cls is not None and isinstance(array, cls) and not array.is_inference()
 

@@ -2,7 +2,7 @@
 # Types of the buffer; memory.pyx has the documentation.
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,12 @@ from rocpy.typing import ArrayDType, ArrayLike, StreamLike
 
 def memory_of(buffer: Buffer) -> tuple[int, Any]: ...
 def shared_tensor(buffer: Buffer) -> Any: ...
+
 @disjoint_base
 class Buffer:
     def __init__(
         self,
-        shape: int | Sequence[int],
+        shape: SupportsIndex | Sequence[SupportsIndex],
         dtype: ArrayDType = "uint8",
         *,
         device: Device | int = 0,

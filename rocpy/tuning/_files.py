@@ -245,7 +245,8 @@ class RecordFile:
             return True  # what cannot be opened is not taken for anything; SQLite says what is wrong with it
         if head.startswith(_HEADER) and int.from_bytes(head[68:72], "big") == APPLICATION_ID:
             return True
-        is_new = head.startswith(_HEADER) and not any(head[68:72]) and not any(head[103:105])  # no cell on the first page
+        # No number of a program, and no cell on the first page.
+        is_new = head.startswith(_HEADER) and not any(head[68:72]) and not any(head[103:105])
         return is_new or not any(head) or _TABLE in head
 
     def write(self, records: Iterable[Record], *, clear: str | None = None) -> None:

@@ -177,8 +177,20 @@ class Shapes(list[Problem]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Shapes:
-        """Return the problems of a file."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        """Return the problems of a file.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it holds no such document.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidProblemError(
+                f"not a document of problems, as rocpy.tuning.record() writes it: {path}: {error}"
+            ) from None
+        return cls.from_json(text)
 
 
 class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() as shapes:`)

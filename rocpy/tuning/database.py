@@ -29,8 +29,8 @@ class Database:
     Parameters
     ----------
     paths
-        A file or folder, or several, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in the user's
-        cache folder if that is unset. With an empty list the records are in memory only.
+        A file or folder, or several, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in
+        the user's cache folder if that is unset. With an empty list the records are in memory only.
 
     Notes
     -----
@@ -47,9 +47,7 @@ class Database:
     []
     """
 
-    def __init__(
-        self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None
-    ) -> None:
+    def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None) -> None:
         self.files = _files(_default_paths() if paths is None else _checked(paths))
         self._known: dict[tuple[str, str], Record] | None = None
         self._warned = False

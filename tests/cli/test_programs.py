@@ -27,7 +27,9 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (34, "SIGRTMIN"), (37, "signal 37"), (64, "SIGRTMAX")])
+@pytest.mark.parametrize(
+    ("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (34, "SIGRTMIN"), (37, "signal 37"), (64, "SIGRTMAX")]
+)
 def test_a_program_that_a_signal_ends(number, name):
     done = rocpy("run", "--", "sh", "-c", f"kill -{number} $$", expect=128 + number)
     assert done.stderr.strip().endswith(f"was ended by {name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes through a Buffer over a framework's array: torch's autograd notices them, and jax's arrays cannot be written."""
+"""Writes through a Buffer over a framework's array: autograd notices them, and jax's arrays cannot be written."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ READS = {
     "to_numpy": lambda x: x.to_numpy(),
     "copy_to": lambda x: x.copy_to(np.empty((N, N), np.float32)),
     "operand": lambda x: rocpy.matmul(x, ONES),
-    "export": lambda x: np.from_dlpack(x),
+    "export": np.from_dlpack,
 }
 
 

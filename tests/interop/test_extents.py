@@ -13,14 +13,31 @@ class Index:
         return 3
 
 
-@pytest.mark.parametrize("shape", [3, np.int64(3), np.uint8(3), Index(), np.array(3), (np.int32(3),), [3], np.array([3]), range(3, 4)])
+@pytest.mark.parametrize(
+    "shape", [3, np.int64(3), np.uint8(3), Index(), np.array(3), (np.int32(3),), [3], np.array([3]), range(3, 4)]
+)
 def test_an_extent_is_any_integer(shape):
     assert rocpy.Buffer(shape).shape == (3,)
 
 
 @pytest.mark.parametrize(
     "shape",
-    [None, "3", 3.0, np.float64(3), True, np.bool_(True), -1, np.int64(-1), 1 << 62, (2, None), (2, True), ("2",), object(), [[2]]],
+    [
+        None,
+        "3",
+        3.0,
+        np.float64(3),
+        True,
+        np.bool_(True),
+        -1,
+        np.int64(-1),
+        1 << 62,
+        (2, None),
+        (2, True),
+        ("2",),
+        object(),
+        [[2]],
+    ],
 )
 def test_other_shapes_are_refused(shape):
     with pytest.raises(InvalidProblemError, match="shape: .*not a shape"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Gradients of what stands beside operands of eight bits: of a bias and of c, in the result's type, none of them lost."""
+"""Gradients of what stands beside operands of eight bits: a bias and c, in the result's type, nothing lost."""
 
 import numpy as np
 import pytest

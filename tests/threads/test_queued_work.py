@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory that queued work or a graph uses stays until that work has run, whoever closes or drops its Buffer meanwhile."""
+"""Memory that queued work or a graph uses stays until that work has run, whoever closes its Buffer meanwhile."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def shared(gone):
 DROPS = {
     "close": lambda buffer: buffer.close(),
     "close and drop": lambda buffer: (buffer.close(), gc.collect()),
-    "drop": lambda buffer: gc.collect(),  # noqa: ARG005 - the caller's reference was the last
+    "drop": lambda buffer: gc.collect(),
 }
 
 

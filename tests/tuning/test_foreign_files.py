@@ -10,8 +10,8 @@ import sys
 import pytest
 from made_up_records import record
 
-from rocpy.errors import InvalidOperandError, RocpyWarning
-from rocpy.tuning import Database, export_json
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.tuning import Database, Shapes, export_json
 
 
 def others_database(path):
@@ -112,6 +112,13 @@ def test_documents_that_are_none(tmp_path, words, content):
     done = tune(tmp_path, *words.format(path).split())
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "bad.json" in done.stderr
+
+
+def test_a_file_of_problems_that_is_no_text(tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidProblemError, match="bad.json"):
+        Shapes.load(path)
 
 
 @pytest.mark.parametrize("paths", [3, [3], [None], [b"name"], ["a\0b"], [object()], [["a"]]])

@@ -105,4 +105,6 @@ with forks_wait():
 
 def test_imports_locks_and_forks_do_not_wait_for_one_another_for_ever(run_python):
     for kind in ("Lock", "RLock"):
-        run_python("import warnings\nwarnings.simplefilter('ignore')\n" + FORKS.format(kind=kind, first="", body=ALL_AT_ONCE))
+        run_python(
+            "import warnings\nwarnings.simplefilter('ignore')\n" + FORKS.format(kind=kind, first="", body=ALL_AT_ONCE)
+        )

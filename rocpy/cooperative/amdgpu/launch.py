@@ -118,7 +118,7 @@ def _described(kernel: Kernel, name: str, argument: Any, flat: list[Any]) -> tup
                 f"kernel {kernel.name}: {name} is {argument.dtype}, which Numba does not support"
             ) from None
         address = ctypes.c_void_p(argument.data_ptr())
-        address.tensor = argument  # type: ignore[attr-defined] # a launch keeps its arguments, and so the memory
+        address.tensor = argument  # a launch keeps its arguments, and so the memory
         flat.append(address)
         return list(argument.shape), [each * dtype.itemsize for each in argument.stride()], dtype
     buffer = argument if isinstance(argument, Buffer) else Buffer.from_dlpack(argument)

@@ -96,8 +96,8 @@ def check_sizes(kernel: str, sizes: Sequence[int], arguments: Sequence[Any], pac
                 )
         elif size != len(value):
             raise InvalidOperandError(
-                f"argument {index}: {type(argument).__name__} has {len(value)} bytes, kernel {kernel!r} has {size} for it; "
-                "pass a numpy scalar or an object of ctypes of its type, such as numpy.float32(0.5)"
+                f"argument {index}: {type(argument).__name__} has {len(value)} bytes, kernel {kernel!r} has {size} for "
+                "it; pass a numpy scalar or an object of ctypes of its type, such as numpy.float32(0.5)"
             )
 
 

@@ -42,7 +42,7 @@ _LENGTHS = {
 
 
 def argument_sizes(code: bytes) -> dict[str, tuple[int, ...]]:
-    """Return the bytes of each argument that a launch passes, by kernel; without the kernels of which the code does not tell.
+    """Return the bytes of each argument of a launch, by kernel; without kernels of which the code does not tell.
 
     Parameters
     ----------
