@@ -366,6 +366,8 @@ def evaluate(
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
     m, k = a2.shape[-2:]
+    if k == 0:
+        alpha = 0.0  # as BLAS has it: no sum is multiplied
 
     with np.errstate(invalid="ignore", over="ignore"):
         pre = alpha * np.matmul(a2, b2)

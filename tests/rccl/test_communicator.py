@@ -65,6 +65,25 @@ def test_results_are_of_the_operands_kind(torch):
         assert inplace.tolist() == [1.0] * 4
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("form", ["plain", "grouped", "nonblocking"])
+def test_a_receive_raises_the_version_of_its_tensor(torch, form):
+    def body(comm):
+        sent, received = torch.ones(4), torch.zeros(4)
+        if comm.rank == 0:
+            comm.send(sent, 1)
+        elif form == "plain":
+            comm.recv(received, 0)
+        elif form == "grouped":
+            with rccl.group():
+                comm.recv(received, 0)
+        else:
+            comm.recv(received, 0, block=False).wait()
+        return sent._version, received._version, received.tolist()
+
+    assert good(on_threads(2, body)) == [(0, 0, [0.0] * 4), (0, 1, [1.0] * 4)]
+
+
 def test_bfloat16_and_operators():
     def body(comm):
         x = np.full(3, comm.rank + 1, ml_dtypes.bfloat16)

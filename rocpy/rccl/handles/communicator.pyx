@@ -226,6 +226,8 @@ cdef class Handle:
         if kind == recv:
             call.target = operand_x.data
             call.result = x
+            if staged is None:
+                written(x, operand_x.provider)
         elif kind != send:
             owners.append(set_result(call, x, out, has_result, self.rank, self.nranks, &operand_x, &operand_out))
         if op is not None:

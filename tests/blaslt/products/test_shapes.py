@@ -70,6 +70,20 @@ def test_nothing_along_k_leaves_beta_c_and_bias(epilogue, dtype, rng):
     expect(a, b, c, beta=0.0, **options)
 
 
+@pytest.mark.parametrize("factor", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.complex64])
+def test_nothing_along_k_is_multiplied_by_nothing(factor, dtype, rng):
+    a, b = np.empty((3, 0), dtype=dtype), np.empty((0, 4), dtype=dtype)
+    c = rng.standard_normal((3, 4)).astype(dtype)
+    np.testing.assert_array_equal(rocpy.matmul(a, b, c, alpha=factor, beta=2.0), 2 * c)
+    np.testing.assert_array_equal(rocpy.matmul(a, b, alpha=factor), np.zeros_like(c))
+    if dtype != np.complex64:
+        bias = c[0].copy()
+        biased = rocpy.matmul(a, b, alpha=factor, epilogue="bias", bias=bias)
+        np.testing.assert_array_equal(biased, np.broadcast_to(bias, (3, 4)))
+    np.testing.assert_array_equal(rocpy.matmul(a, rocpy.Weight(b), alpha=factor), np.zeros_like(c))
+
+
 def test_nothing_along_k_gives_zero_sums(rng):
     a, b = np.empty((3, 0), dtype=np.float32), np.empty((0, 4), dtype=np.float32)
     for epilogue in ("bgrada", "bgradb"):

@@ -125,27 +125,32 @@ void fill_bytes(Buffer &buffer, Random &random, int content) {
   }
 }
 
-// Few rows or columns of bytes beside a matrix that is read where it is; sums of dots are cut every 4096 of k.
-void few_bytes() {
-  Random random;
+// Few rows or columns beside a matrix that is read where it is; sums of dots are cut every 4096 of k.
+Case few(Random &random, int turn, bool is_deep) {
   const int64_t depths[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 96};
   const int64_t deep[] = {4095, 4096, 4097, 4112, 4129, 5000, 8192, 8193};
+  Case c;
+  c.m = random.integer(1, 17);
+  c.n = random.integer(1, is_deep ? 30 : turn % 5 ? 140 : 700);
+  c.k = is_deep ? deep[random.integer(0, 7)] : turn % 3 ? random.integer(1, 140) : depths[random.integer(0, 14)];
+  if (turn % 2) std::swap(c.m, c.n);
+  c.batch = turn % 11 ? 1 : 2;
+  c.d = turn % 4 ? Type::f32 : Type::bf16;
+  c.a_layout = static_cast<Layout>(random.integer(0, 1));
+  c.b_layout = static_cast<Layout>(random.integer(0, 1));
+  c.gap = random.integer(0, 3);
+  c.shift = random.integer(0, 3);
+  if (turn % 8 == 7) c.reduction = Reduction::result_columns;
+  return c;
+}
+
+void few_bytes() {
+  Random random;
   for (int turn = 0; turn < 1200; turn++) {
-    Case c;
     const bool is_deep = turn % 6 < 2;
-    c.m = random.integer(1, 17);
-    c.n = random.integer(1, is_deep ? 30 : turn % 5 ? 140 : 700);
-    c.k = is_deep ? deep[random.integer(0, 7)] : turn % 3 ? random.integer(1, 140) : depths[random.integer(0, 14)];
-    if (turn % 2) std::swap(c.m, c.n);
-    c.batch = turn % 11 ? 1 : 2;
+    Case c = few(random, turn, is_deep);
     c.a = types[random.integer(3, 6)];
     c.b = types[random.integer(3, 6)];
-    c.d = turn % 4 ? Type::f32 : Type::bf16;
-    c.a_layout = static_cast<Layout>(random.integer(0, 1));
-    c.b_layout = static_cast<Layout>(random.integer(0, 1));
-    c.gap = random.integer(0, 3);
-    c.shift = random.integer(0, 3);
-    if (turn % 8 == 7) c.reduction = Reduction::result_columns;
     Operands o(c);
     const int content = is_deep ? 1 : turn % 4;
     if (content < 3) fill_bytes(o.a, random, content), fill_bytes(o.b, random, content);
@@ -155,6 +160,41 @@ void few_bytes() {
       const std::vector<uint64_t> pairs = result(o, id);
       use_kernel_set("avx512");
       if (pairs != result(o, id)) fail("few bytes have other bits, content " + std::to_string(content), c, id);
+      checks += c.m * c.n;
+    }
+  }
+}
+
+void few_halves() {
+  Random random;
+  for (int turn = 0; turn < 1000; turn++) {
+    Case c = few(random, turn, turn % 7 == 0);
+    c.a = c.b = Type::bf16;
+    compare(c, static_cast<Content>(turn / 2 % static_cast<int>(Content::last)), random);
+  }
+}
+
+// A number that is too small, among zeros, shows wherever it is, in the last line and column too.
+void one_small_number() {
+  Random random;
+  for (int turn = 0; turn < 300; turn++) {
+    Case c = few(random, turn, turn % 5 == 0);
+    c.a = c.b = Type::bf16;
+    if (turn % 7 > 3) c.m = random.integer(8, 70);
+    c.packed = turn % 3 == 1;
+    Operands o(c);
+    Buffer &changed = turn % 4 < 2 ? o.b : o.a, &other = turn % 4 < 2 ? o.a : o.b;
+    fill(changed, random, Content::zeros, 0);
+    fill(other, random, Content::ordinary, 0);
+    const int64_t i = turn % 3 ? random.integer(0, changed.rows - 1) : changed.rows - 1;
+    const int64_t j = turn % 3 ? random.integer(0, changed.columns - 1) : changed.columns - 1;
+    static_cast<uint16_t *>(changed.data())[changed.at(0, i, j)] = number(random, 0);
+    for (int k = 0; k < algorithm_count(); k++) {
+      const int32_t id = algorithm(k).id;
+      use_kernel_set("avx512_bf16");
+      const std::vector<uint64_t> pairs = result(o, id);
+      use_kernel_set("avx512");
+      if (pairs != result(o, id)) fail("a small number is lost", c, id);
       checks += c.m * c.n;
     }
   }
@@ -172,7 +212,19 @@ void takes_pairs() {
       if (multiplies_pairs(Operands(c).problem) != many) fail("pairs from some rows on", c, 101);
     }
   }
+  // And of how many where the other matrix is read where it is.
+  for (Layout layout : {Layout::row, Layout::column}) {
+    c.a = c.b = Type::bf16;
+    c.b_layout = layout;
+    c.n = c.k = 40;
+    for (int64_t m = 1; m < 17; m++) {
+      c.m = m;
+      const bool some = m > (layout == Layout::row ? 4 : 3);
+      if (multiplies_few_pairs(Operands(c).problem) != some) fail("few pairs from some rows on", c, 101);
+    }
+  }
   c.b = Type::f16;
+  if (multiplies_few_pairs(Operands(c).problem)) fail("few pairs are not of f16", c, 101);
   if (multiplies_pairs(Operands(c).problem)) fail("pairs are not of f16", c, 101);
 }
 
@@ -223,6 +275,8 @@ int main() {
   nothing_to_multiply();
   all();
   few_bytes();
+  few_halves();
+  one_small_number();
   printf("pairs: %lld values compared, %d failures\n", static_cast<long long>(checks), failures);
   return failures != 0;
 }

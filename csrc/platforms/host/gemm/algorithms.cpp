@@ -198,7 +198,9 @@ int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candi
   return count;
 }
 
-bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes) {
+namespace {
+
+bool run_sums(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes) {
   if (is_complex(problem.compute)) return complex_run(id, problem, workspace, workspace_bytes);
   const Variant *variant = find(id);
   size_t needed = 0;
@@ -215,6 +217,21 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
       run_variant<float>(*variant, problem, workspace);
   }
   return true;
+}
+
+}  // namespace
+
+bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes) {
+  if (problem.k > 0) return run_sums(id, problem, workspace, workspace_bytes);
+  // Nothing is multiplied: a factor that is not finite makes no NaN out of it.
+  Problem empty = problem;
+  empty.alpha = 0;
+  empty.alpha_imaginary = 0;
+  empty.alpha_vector = nullptr;
+  for (Matrix *operand : {&empty.a, &empty.b}) {
+    if (operand->scale.kind != ScaleKind::block32) operand->scale = {};
+  }
+  return run_sums(id, empty, workspace, workspace_bytes);
 }
 
 bool batch_invariant(int32_t id, const Problem &problem) {

@@ -261,8 +261,12 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const bool measured = !dots && lanes * size(p.compute) == 32 && (rows ? p.b.type : p.a.type) == p.compute;
   const double product = !measured ? 0.65 : p.compute == Type::f64 ? 0.47 : 0.57;
   double cycles = vectors * (few * product + 0.6 + widen);
-  const bool pairs = multiplies_byte_pairs(p);
-  if (pairs) cycles = vectors * (dots ? few * 0.75 + 0.6 : few * 0.72 + 1.4 * groups);
+  const bool pairs = multiplies_few_pairs(p);
+  if (pairs && p.b.type == Type::bf16) {
+    cycles = vectors * (few * (dots ? 0.5 : 0.45) + 0.6);
+  } else if (pairs) {
+    cycles = vectors * (dots ? few * 0.75 + 0.6 : few * 0.72 + 1.4 * groups);
+  }
   // Wide vectors leave more of the time to reading the large matrix again for the second group of dots.
   if (!pairs && dots && few > max_skinny_rows && lanes * size(p.compute) > 32) cycles *= 1.5;
   const double memory = memory_cycles(bytes, memory_bytes);

@@ -46,9 +46,13 @@ bool multiplies_pairs(const Problem &p) {
   return p.m > (p.b.type == Type::bf16 ? tile_rows_of(p) : max_thin_rows - 1);
 }
 
-bool multiplies_byte_pairs(const Problem &p) {
-  const auto taken = [](const Matrix &m) { return !staged(m) && element_index(m.type) > element_index(Type::bf16); };
-  return p.compute == Type::f32 && !p.b.packed && taken(p.a) && taken(p.b) && kernel_set().pairs;
+bool multiplies_few_pairs(const Problem &p) {
+  if (p.compute != Type::f32 || p.b.packed || staged(p.a) || staged(p.b) || !kernel_set().pairs) return false;
+  const int halves = element_index(Type::bf16), a = element_index(p.a.type), b = element_index(p.b.type);
+  if (a != halves || b != halves) return a > halves && b > halves;
+  // Fewer rows of halves wait for memory, or for the sums that come and go for every few lines.
+  const bool rows = p.m <= p.n, dots = rows ? p.b.column_stride != 1 : p.a.column_stride == 1;
+  return smaller(p.m, p.n) > (dots ? 3 : 4);
 }
 
 int64_t panels_bytes(Type type, int64_t k, int64_t n) {

@@ -96,9 +96,9 @@ inline int64_t tile_columns_of(const Problem &p) {
 // Of register tiles: products whose operands bfloat16 can hold are made of pairs where an instruction multiplies these,
 // and where so many rows read b, which is always copied then, that it pays. No bit of a result depends on it.
 bool multiplies_pairs(const Problem &p);
-// The same of few rows of bytes against a large matrix of them that is read where it is: no number of these is so small
-// that pairs would lose it.
-bool multiplies_byte_pairs(const Problem &p);
+// The same of few rows against a large matrix that is read where it is. Of bytes no number is so small that pairs would
+// lose it; of bfloat16 it may be.
+bool multiplies_few_pairs(const Problem &p);
 template <class T>
 const Kernels<T> &tile_kernels(const Problem &p) {
   if constexpr (std::is_same_v<T, float>) {

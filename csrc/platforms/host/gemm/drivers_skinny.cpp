@@ -59,9 +59,9 @@ Shape shape_of(const Problem &p) {
 }
 
 template <class T>
-const Kernels<T> &skinny_kernels(const Problem &p) {
+const Kernels<T> &skinny_kernels(bool pairs) {
   if constexpr (std::is_same_v<T, float>) {
-    if (multiplies_byte_pairs(p)) return *kernel_set().pairs;
+    if (pairs) return *kernel_set().pairs;
   }
   return kernels<T>();
 }
@@ -70,7 +70,7 @@ template <class T>
 struct Skinny {
   const Problem &p;
   Shape shape = shape_of(p);
-  const Kernels<T> &kernel = skinny_kernels<T>(p);
+  const Kernels<T> &kernel;
   bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
   bool dots = shape == Shape::rows_dot || shape == Shape::columns_dot;
   Finish<T> finish = make_finish<T>(p);
@@ -79,11 +79,13 @@ struct Skinny {
   int64_t few = rows ? p.m : p.n, many = rows ? p.n : p.m;
   // Rows of the small matrix that a kernel takes at a time, in groups of about equal size.
   int64_t group_rows = divide_up(few, divide_up(few, most_group_rows()));
+  // Whether pairs may lose numbers that are too small.
+  bool may_lose = kernel.group == 2 && large().type == Type::bf16;
   int64_t chunk, chunks;
   T *sums = nullptr;
 
-  Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count)
-      : p(problem), chunk(chunk_size), chunks(chunk_count) {}
+  Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count, bool pairs)
+      : p(problem), kernel(skinny_kernels<T>(pairs)), chunk(chunk_size), chunks(chunk_count) {}
 
   int64_t most_group_rows() const {
     const int64_t most = smaller(max_skinny_rows, kernel.tile_rows);
@@ -190,16 +192,9 @@ struct Skinny {
     kernel.elements[element_index(m.type)]->dot[group](call);
   }
 
-  void run(int64_t index) const {
-    const int64_t g = index / chunks, block = index % chunks, first = block * chunk,
-                  count = smaller(chunk, many - first);
-    const int64_t lanes = kernel.tile_columns / 2;
-    Scratch scratch;
-    T *held = scratch.at<T>(0);
-    T *acc = held + most_rows * held_stride + 64;
-    // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed
-    // below.
-    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : sums_apart);
+  // The sums of the large matrix's lines from the first-th on, and whether pairs have lost nothing of them. Rows: acc
+  // has the result's rows. Columns: dots write the result's rows too, wide writes its columns.
+  bool add_up(int64_t g, int64_t first, int64_t count, T *held, T *acc, int64_t padded) const {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
@@ -211,9 +206,11 @@ struct Skinny {
     if (k == 0) {
       for (int64_t i = 0; i < values; i++) acc[i] = 0;
     }
+    int least_left = no_magnitude, least_right = no_magnitude;
     for (int64_t x0 = 0; x0 < k; x0 += most) {
       const int64_t depth = smaller(most, k - x0), steps = values_of(depth, kernel.group);
       hold(g, x0, depth, held);
+      if (may_lose) least_left = smaller(least_left, least_held(depth, steps, held));
       if (dots) {
         const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded, lines = block_lines();
         for (int64_t j = 0; j < count; j += lines) {
@@ -228,6 +225,7 @@ struct Skinny {
             call.out_row = out_few;
             call.out_column = out_many;
             call.first = x0 == 0;
+            call.least = &least_right;
             dot(g, first + j, x0, group, call);
           }
         }
@@ -239,9 +237,32 @@ struct Skinny {
           const int64_t group = smaller(group_rows, few - i);
           const T *rows_of_few = held + i * steps + values_of(x, kernel.group) * group;
           elements.wide[group]({smaller(burst, depth - x), rows_of_few, group, offset(from, m.type, x * x_stride),
-                                x_stride, count, acc + i * padded, padded, x0 + x == 0});
+                                x_stride, count, acc + i * padded, padded, x0 + x == 0, &least_right});
         }
       }
+    }
+    return !may_lose || loses_nothing(least_left, least_right);
+  }
+
+  // The least magnitude of what is held, as words.
+  int least_held(int64_t depth, int64_t steps, const T *held) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (!dots) return kernel.least_magnitude(held, 1, few * steps, 0);
+      return kernel.least_magnitude(held, few, round_up(depth, 2 * kernel.tile_columns) / 2, held_stride);
+    }
+    return no_magnitude;
+  }
+
+  void run(int64_t index) const {
+    const int64_t g = index / chunks, block = index % chunks, first = block * chunk,
+                  count = smaller(chunk, many - first);
+    const int64_t lanes = kernel.tile_columns / 2;
+    Scratch scratch;
+    T *held = scratch.at<T>(0);
+    T *acc = held + most_rows * held_stride + 64;
+    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : sums_apart);
+    if (!add_up(g, first, count, held, acc, padded)) {
+      Skinny(p, chunk, chunks, false).add_up(g, first, count, held, acc, padded);
     }
     T *partial = nullptr;
     if (sums) {
@@ -299,7 +320,7 @@ size_t workspace_of(const Variant &variant, const Problem &p) {
 
 template <class T>
 void run_unpacked(const Variant &variant, const Problem &p, void *workspace) {
-  Skinny<T> skinny(p, chunk_of(variant, p), 0);
+  Skinny<T> skinny(p, chunk_of(variant, p), 0, multiplies_few_pairs(p));
   if (p.reduction == Reduction::result_columns) skinny.sums = static_cast<T *>(workspace);
   const double large = static_cast<double>(p.batch) * static_cast<double>(skinny.many) * static_cast<double>(skinny.k);
   const int threads =

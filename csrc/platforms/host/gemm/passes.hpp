@@ -17,6 +17,7 @@ struct Pass {
   bool last;           // then the sums are complete
   const T *a;
   int least_left;  // of pairs, the least magnitude that `a` holds
+  bool *small;     // whether sums of the task, those of former passes too, may be subnormal
 };
 
 // The rows of b that a pass multiplies, of one panel: its first column and how many it has, and where the tiles find

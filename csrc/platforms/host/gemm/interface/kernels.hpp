@@ -118,7 +118,8 @@ struct WideCall {
   int64_t b_stride, n;
   T *acc;
   int64_t acc_stride;
-  bool first;  // acc holds nothing yet
+  bool first;            // acc holds nothing yet
+  int *least = nullptr;  // of kernels for pairs of bfloat16: is lowered to the least magnitude of b
 };
 
 // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
@@ -133,6 +134,7 @@ struct DotCall {
   T *out;
   int64_t out_row, out_column;
   bool first;
+  int *least = nullptr;  // as WideCall's
 };
 
 // The same of lines with a scale for every 32 of k. The strides of lines and scales are in bytes; k is whole blocks.

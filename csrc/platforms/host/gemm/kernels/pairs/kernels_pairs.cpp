@@ -10,8 +10,6 @@
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 namespace {
 
-typedef uint16_t VecHalves __attribute__((vector_size(vector_bytes)));
-
 template <bool one_by_one, int rows, int vectors>
 void pair_tile(const TileCall<float> &call) {
   const float *a = call.a, *b = static_cast<const float *>(call.b);
@@ -210,7 +208,7 @@ void pack_pairs(const void *data, int64_t x_stride, int64_t c_stride, int64_t k,
 template <class E>
 constexpr Elements<float> make_pair_elements() {
   Elements<float> elements{};
-  if constexpr (sizeof(E) == 1) fill_pair_skinny<E, max_skinny_rows>(elements);
+  fill_pair_skinny<E, max_skinny_rows>(elements);
   elements.pack = pack_pairs<E, false>;
   elements.pack_left = pack_pairs<E, true>;
   fill_pair_strips<E, max_strip_rows>(elements.strips);
@@ -218,18 +216,16 @@ constexpr Elements<float> make_pair_elements() {
 }
 
 int least_magnitude(const float *from, int64_t rows, int64_t columns, int64_t stride) {
-  VecHalves least = ~VecHalves{};
+  LeastSeen<Bf16> seen;
   for (int64_t i = 0; i < rows; i++, from += stride) {
     for (int64_t c = 0; c < columns; c += lanes) {
       const int some = columns - c < lanes ? static_cast<int>(columns - c) : lanes;
-      // Zero becomes the largest.
-      const VecHalves values = (cast<VecHalves>(load_some(from + c, some, lanes)) & 0x7fff) - 1;
-      least = cast<VecHalves>(_mm512_min_epu16(cast<__m512i>(least), cast<__m512i>(values)));
+      seen.add(cast<__m512i>(load_some(from + c, some, lanes)));
     }
   }
-  int smallest = 0x10000;
-  for (int i = 0; i < pair_lanes; i++) smallest = least[i] + 1 < smallest ? least[i] + 1 : smallest;
-  return smallest;
+  int least = 0x10000;
+  seen.lower(&least);
+  return least;
 }
 
 constexpr Elements<float> elements_bf16 = make_pair_elements<Bf16>();

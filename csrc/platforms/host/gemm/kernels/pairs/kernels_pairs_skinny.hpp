@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A few rows of floating-point bytes, multiplied as pairs, against a large matrix of them that is read where it is.
+// A few rows of numbers that bfloat16 has, multiplied as pairs, against a large matrix of them that is read where it
+// is.
 #pragma once
 
 #include "kernels_skinny.hpp"
@@ -9,7 +10,10 @@ namespace rocpy_host::gemm {
 namespace {
 
 // Vectors of columns whose sums of so many rows are in registers together.
-constexpr int pair_wide_vectors(int rows) { return rows > 5 ? 2 : 4; }
+template <class E>
+constexpr int pair_wide_vectors(int rows) {
+  return sizeof(E) == 2 || rows > 5 ? 2 : 4;
+}
 
 // Where the codes of 32 columns from the first on, or from the 33rd, lie in two lines of them.
 constexpr CodeOrder order_of_lines[] = {make_code_order(1, 64, 0), make_code_order(1, 64, 32)};
@@ -24,7 +28,7 @@ ROCPY_INLINE __m512i load_codes(const Byte<F> *from, __mmask64 mask) {
 // each row of a.
 template <int rows, int vectors, class F>
 ROCPY_INLINE void add_line_pair(const float *a, const Byte<F> *b, const Byte<F> *second, __mmask64 mask,
-                                VecF (&sum)[rows][vectors]) {
+                                LeastSeen<Byte<F>> &, VecF (&sum)[rows][vectors]) {
   const __m512i above = load_codes<vectors>(b, mask);
   const __m512i below = second ? load_codes<vectors>(second, mask) : _mm512_setzero_si512();
   ROCPY_UNROLL
@@ -42,9 +46,30 @@ ROCPY_INLINE void add_line_pair(const float *a, const Byte<F> *b, const Byte<F> 
   }
 }
 
+template <int rows, int vectors>
+ROCPY_INLINE void add_line_pair(const float *a, const Bf16 *b, const Bf16 *second, __mmask64 mask,
+                                LeastSeen<Bf16> &seen, VecF (&sum)[rows][vectors]) {
+  ROCPY_UNROLL
+  for (int half = 0; half < vectors / 2; half++) {
+    const __mmask32 some = static_cast<__mmask32>(mask >> (pair_lanes * half));
+    const __m512i above = load_many(b + pair_lanes * half, some);
+    const __m512i below = second ? load_many(second + pair_lanes * half, some) : _mm512_setzero_si512();
+    seen.add(above);
+    seen.add(below);
+    ROCPY_UNROLL
+    for (int v = 0; v < 2; v++) {
+      const VecF words = cast<VecF>(_mm512_permutex2var_epi16(above, _mm512_load_si512(half_order.from[v]), below));
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        sum[i][2 * half + v] = add_pairs<false>(sum[i][2 * half + v], splat(a[i]), words);
+      }
+    }
+  }
+}
+
 // The columns in the mask, from the j-th on, of all of the call's lines; `whole`: all columns are.
 template <class E, int rows, int vectors, bool whole>
-ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmask64 mask) {
+ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmask64 mask, LeastSeen<E> &seen) {
   const float *a = call.a;
   const E *b = static_cast<const E *>(call.b) + j;
   float *acc = call.acc + j;
@@ -60,9 +85,9 @@ ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmas
   }
   int64_t x = 0;
   for (; x + 2 <= k; x += 2, a += call.a_stride, b += 2 * stride) {
-    add_line_pair<rows, vectors>(a, b, b + stride, mask, sum);
+    add_line_pair<rows, vectors>(a, b, b + stride, mask, seen, sum);
   }
-  if (x < k) add_line_pair<rows, vectors>(a, b, static_cast<const E *>(nullptr), mask, sum);
+  if (x < k) add_line_pair<rows, vectors>(a, b, static_cast<const E *>(nullptr), mask, seen, sum);
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
@@ -72,26 +97,36 @@ ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmas
   }
 }
 
-// As wide(), of floating-point bytes: sums are the same.
+// As wide(): sums are the same.
 template <class E, int rows>
 void pair_wide(const WideCall<float> &arguments) {
-  constexpr int vectors = pair_wide_vectors(rows), columns = vectors * lanes;
+  constexpr int vectors = pair_wide_vectors<E>(rows), columns = vectors * lanes;
+  constexpr int64_t size = sizeof(E);
   constexpr __mmask64 all = columns == 64 ? ~__mmask64{} : (__mmask64{1} << (columns % 64)) - 1;
   const WideCall<float> call = arguments;
   const Ahead<float, E, rows> ahead(call);
+  LeastSeen<E> seen;
   int64_t j = 0;
   for (; j + columns <= call.n; j += columns) {
-    if (j % 64 == 0) {
-      const char *at = static_cast<const char *>(call.b) + j + ahead.at(j);
-      for (int64_t x = 0; x < call.k; x++) fetch_line<rows>(at + x * call.b_stride);
+    if (j * size % 64 == 0) {
+      const char *at = static_cast<const char *>(call.b) + j * size + ahead.at(j);
+      for (int64_t x = 0; x < call.k; x++, at += call.b_stride * size) {
+        ROCPY_UNROLL
+        for (int64_t byte = 0; byte < columns * size; byte += 64) fetch_line<rows>(at + byte);
+      }
     }
-    pair_wide_block<E, rows, vectors, true>(call, j, all);
+    pair_wide_block<E, rows, vectors, true>(call, j, all, seen);
   }
-  if (j < call.n) pair_wide_block<E, rows, vectors, false>(call, j, (__mmask64{1} << (call.n - j)) - 1);
+  if (j < call.n) pair_wide_block<E, rows, vectors, false>(call, j, (__mmask64{1} << (call.n - j)) - 1, seen);
+  seen.lower(call.least);
 }
 
-// Lines side by side, beside whose sums and words there are registers for the tables of codes.
-constexpr int pair_dot_columns(int rows) { return rows <= 2 ? 8 : rows == 3 ? 5 : rows == 4 ? 4 : rows <= 6 ? 3 : 2; }
+// Lines side by side, beside whose sums and words there are registers for the tables of codes, if there are any.
+template <class E>
+constexpr int pair_dot_columns(int rows) {
+  if (sizeof(E) == 2) return rows <= 3 ? 6 : rows == 4 ? 4 : rows <= 6 ? 3 : 2;
+  return rows <= 2 ? 8 : rows == 3 ? 5 : rows == 4 ? 4 : rows <= 6 ? 3 : 2;
+}
 
 // A line's codes of 64 neighbours along k as words of the lanes that dot() adds them to.
 constexpr CodeOrder order_of_dots = make_dot_order();
@@ -101,12 +136,55 @@ ROCPY_INLINE void load_dots(const Byte<F> *from, __mmask64 mask, VecF (&words)[2
   join_codes<F>(load_codes<4>(from, mask), order_of_dots, words);
 }
 
-// As dot(), of floating-point bytes: sums are the same. A word of a's rows has two numbers that go to the same lane of
-// a sum, one after the other.
+template <class F, int rows, int columns>
+ROCPY_INLINE void add_dot_words(const float *a, int64_t a_stride, const Byte<F> *const (&column)[columns], int64_t x,
+                                int64_t k, int64_t ahead, LeastSeen<Byte<F>> &, VecF (&sum)[rows][columns]) {
+  const __mmask64 mask = k - x >= 2 * pair_lanes ? ~__mmask64{} : (__mmask64{1} << (k - x)) - 1;
+  ROCPY_UNROLL
+  for (int c = 0; c < columns; c++) {
+    VecF words[2];
+    load_dots(column[c] + x, mask, words);
+    if constexpr (rows > 1) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int v = 0; v < 2; v++) {
+        sum[i][c] = add_pairs<false>(sum[i][c], load(a + i * a_stride + v * lanes), words[v]);
+      }
+    }
+  }
+}
+// Halves of 32 neighbours along k as the same words.
+constexpr WordOrder order_of_dot_words = make_dot_word_order();
+
+template <int rows, int columns>
+ROCPY_INLINE void add_dot_words(const float *a, int64_t a_stride, const Bf16 *const (&column)[columns], int64_t x,
+                                int64_t k, int64_t ahead, LeastSeen<Bf16> &seen, VecF (&sum)[rows][columns]) {
+  const __mmask32 mask = mask32(k - x);
+  VecF words[columns];
+  ROCPY_UNROLL
+  for (int c = 0; c < columns; c++) {
+    const __m512i halves = load_many(column[c] + x, mask);
+    seen.add(halves);
+    words[c] =
+        cast<VecF>(_mm512_maskz_permutexvar_epi16(~__mmask32{}, _mm512_load_si512(order_of_dot_words.from), halves));
+    fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    const VecF row = load(a + i * a_stride);
+    ROCPY_UNROLL
+    for (int c = 0; c < columns; c++) sum[i][c] = add_pairs<false>(sum[i][c], row, words[c]);
+  }
+}
+
+// As dot(): sums are the same. A word of a's rows has two numbers that go to the same lane of a sum, one after the
+// other.
 template <class E, int rows>
 void pair_dot(const DotCall<float> &call) {
-  constexpr int columns = pair_dot_columns(rows), together = 2 * pair_lanes;
-  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, n = call.n;
+  constexpr int columns = pair_dot_columns<E>(rows), together = 64 / sizeof(E);
+  const int64_t k = call.k, b_stride = call.b_stride, n = call.n;
+  LeastSeen<E> seen;
   const E *b = static_cast<const E *>(call.b);
   for (int64_t j = 0; j < n; j += columns) {
     const E *column[columns];
@@ -119,27 +197,15 @@ void pair_dot(const DotCall<float> &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(0.0f);
     }
-    const int64_t next = columns * b_stride - k + dot_ahead<E>;
+    constexpr int64_t size = sizeof(E);
+    const int64_t next = (columns * b_stride - k) * size + dot_ahead<E>;
     for (int64_t x = 0; x < k; x += together) {
-      const int64_t ahead = k - x > dot_ahead<E> ? dot_ahead<E> : next;
-      const __mmask64 mask = k - x >= together ? ~__mmask64{} : (__mmask64{1} << (k - x)) - 1;
-      const float *words_of_rows = call.a + x / 2;
-      ROCPY_UNROLL
-      for (int c = 0; c < columns; c++) {
-        VecF words[2];
-        load_dots(column[c] + x, mask, words);
-        if constexpr (rows > 1) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
-        ROCPY_UNROLL
-        for (int i = 0; i < rows; i++) {
-          ROCPY_UNROLL
-          for (int v = 0; v < 2; v++) {
-            sum[i][c] = add_pairs<false>(sum[i][c], load(words_of_rows + i * a_stride + v * lanes), words[v]);
-          }
-        }
-      }
+      const int64_t ahead = (k - x) * size > dot_ahead<E> ? dot_ahead<E> : next;
+      add_dot_words(call.a + x / 2, call.a_stride, column, x, k, ahead, seen, sum);
     }
     add_dots<float, rows, columns>(call, j, n - j < columns ? static_cast<int>(n - j) : columns, sum);
   }
+  seen.lower(call.least);
 }
 
 template <class E, int rows>

@@ -10,6 +10,27 @@ namespace {
 
 constexpr int lanes = vector_lanes<float>, pair_lanes = 2 * lanes;
 
+typedef uint16_t VecHalves __attribute__((vector_size(vector_bytes)));
+
+// The least magnitude of numbers that have been met, but for zero. Bytes are never so small that it matters.
+template <class E>
+struct LeastSeen {
+  ROCPY_INLINE void add(__m512i) {}
+  ROCPY_INLINE void lower(int *) const {}
+};
+template <>
+struct LeastSeen<Bf16> {
+  VecHalves least = ~VecHalves{};
+  ROCPY_INLINE void add(__m512i numbers) {
+    // Zero becomes the largest.
+    const VecHalves values = (cast<VecHalves>(numbers) & 0x7fff) - 1;
+    least = cast<VecHalves>(_mm512_min_epu16(cast<__m512i>(least), cast<__m512i>(values)));
+  }
+  ROCPY_INLINE void lower(int *to) const {
+    for (int i = 0; i < pair_lanes; i++) *to = least[i] + 1 < *to ? least[i] + 1 : *to;
+  }
+};
+
 ROCPY_INLINE VecF upper(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) & 0xffff0000u); }
 ROCPY_INLINE VecF lower(VecF pairs) { return cast<VecF>(cast<VecU>(pairs) << 16); }
 
@@ -53,6 +74,18 @@ constexpr CodeOrder make_dot_order() {
   for (int half = 0; half < 2 * pair_lanes; half++) {
     const int to = half % pair_lanes / 8 * 16 + half / pair_lanes * 8 + half % 8, word = half / 2;
     order.from[to] = static_cast<uint8_t>(word % lanes + word / lanes * pair_lanes + (half % 2 ? 0 : lanes));
+  }
+  return order;
+}
+
+// Where halves go, so that words have numbers a vector of lanes apart, the first one in the upper half.
+struct WordOrder {
+  alignas(64) uint16_t from[pair_lanes];
+};
+constexpr WordOrder make_dot_word_order() {
+  WordOrder order{};
+  for (int half = 0; half < pair_lanes; half++) {
+    order.from[half] = static_cast<uint16_t>(half / 2 + (half % 2 ? 0 : lanes));
   }
   return order;
 }
