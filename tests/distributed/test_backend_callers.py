@@ -5,6 +5,7 @@ import datetime as dt
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from rccl_ranks import good
@@ -311,6 +312,45 @@ def test_who_has_waited_may_read_the_future(torch, dist):
         return "read"
 
     assert good(on_groups(2, body)) == ["read"] * 2
+
+
+@pytest.mark.parametrize("how", ["a work", "what is coalesced"])
+def test_a_wait_ends_where_nothing_moves(torch, dist, monkeypatch, how):
+    from rocpy.rccl import CollectiveTimeoutError
+    from rocpy.torch.process_group import lanes
+
+    monkeypatch.setattr(lanes, "SLACK_S", 0.1)
+
+    def body(group, rank):
+        asynchronous = options(dist, "Allreduce", True, timeout=dt.timedelta(seconds=0.2))
+        gate, x = threading.Event(), torch.ones(2)
+        group._main.run(lambda comm, how: gate.wait(10), lanes.LaneWork([]), 0.2, is_asynchronous=True)
+        if how == "a work":
+            work = group.allreduce([x], asynchronous)
+        else:
+            group._start_coalescing(torch.device("cpu"))
+            group.allreduce([x], asynchronous)
+            work = group._end_coalescing(torch.device("cpu"))
+        with pytest.raises(CollectiveTimeoutError, match="neither did any before it"):
+            work.wait()
+        gate.set()
+        return work.wait(dt.timedelta(seconds=10))
+
+    assert good(on_groups(1, body)) == [True]
+
+
+def test_a_wait_goes_on_while_others_move(torch, dist, monkeypatch):
+    from rocpy.torch.process_group import lanes
+
+    monkeypatch.setattr(lanes, "SLACK_S", 0.2)
+
+    def body(group, rank):
+        for _ in range(10):  # together longer than one may stand still
+            group._main.run(lambda comm, how: time.sleep(0.1), lanes.LaneWork([]), 0.1, is_asynchronous=True)
+        work = group.allreduce([torch.ones(2)], options(dist, "Allreduce", True))
+        return work.wait()
+
+    assert good(on_groups(1, body)) == [True]
 
 
 # ---- forks ----

@@ -46,7 +46,8 @@ class RocpyProcessGroup(BackendSurface):
 
     What a caller waits for runs on its own thread. What it does not (``async_op=True``, DDP's buckets, ``isend``) runs
     on a thread of the group's, in the order of the calls; each pair of ranks, direction and tag has another, so that
-    sends and receives wait for nobody but each other.
+    sends and receives wait for nobody but each other. Callbacks of futures run on further threads, one after another
+    for as long as none waits for an operation; what waits may wait for operations of the same group.
 
     Parameters
     ----------

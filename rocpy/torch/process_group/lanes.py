@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["How", "Job", "Lane", "LaneWork", "refuse_fork"]
 
+# How much longer than a call of a lane may take a wait goes on without one that begins or ends.
+SLACK_S = 30.0
+
 # What a call is told beside its operands: its deadline and its stream.
 How: TypeAlias = dict[str, Any]
 Job: TypeAlias = "Callable[[Communicator, How], None]"
@@ -60,6 +63,8 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         self._followers: list[Callable[[], None]] = []
         # After which other futures its own is completed.
         self.order = Order()
+        # Where it waits for its turn: how long that may stand still, in seconds, and what changes where it does not.
+        self.progress: Callable[[], tuple[float, Any]] | None = None
         self._is_done = False
         self._error: BaseException | None = None
 
@@ -102,7 +107,8 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         Raises
         ------
         RcclError
-            What the operation came to; `CollectiveTimeoutError` when the time is over first.
+            What the operation came to; `CollectiveTimeoutError` when the time is over first, or when nothing has moved
+            for longer than an operation may take.
         ClosedError
             This is a forked child, and the operation its parent's.
         """
@@ -115,7 +121,9 @@ class LaneWork(TorchWork):  # type: ignore[misc]
                 if self.is_completed():
                     self._ended.set()
             seconds = timeout.total_seconds() if timeout is not None else 0
-            if not self._ended.wait(seconds if seconds > 0 else None):
+            if seconds <= 0:
+                self._await_end(self._ended)
+            elif not self._ended.wait(seconds):
                 raise CollectiveTimeoutError(
                     f"the operation did not complete within {seconds:g} s; it continues, and can be waited for again",
                     op="wait",
@@ -127,6 +135,22 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         if self._error is not None:
             raise self._error
         return True
+
+    def _await_end(self, ended: threading.Event) -> None:
+        """Wait for as long as its lane gets on: each call there has a deadline of its own."""
+        if self.progress is None:
+            ended.wait()
+            return
+        limit, mark = self.progress()
+        while not ended.wait(limit):
+            waited, before = limit, mark
+            limit, mark = self.progress()
+            if mark == before and not ended.is_set():
+                raise CollectiveTimeoutError(
+                    f"the operation did not begin, or did not end, within {waited:g} s, and neither did any before it; "
+                    "it can be waited for again",
+                    op="wait",
+                )
 
     def synchronize(self) -> None:
         """Wait, as `wait` does."""
@@ -186,6 +210,8 @@ class Lane:
         self._order = Order()
         self._process = os.getpid()
         self._waiting = 0
+        self._begun = 0
+        self._seconds = 0.0
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self.communicator: Communicator | None = None
@@ -203,8 +229,14 @@ class Lane:
 
     def _carry_out(self, job: Job, seconds: float, in_own_stream: bool) -> None:
         with self._running:
+            self._begun, self._seconds = self._begun + 1, seconds
             comm = self.join()
             job(comm, {"timeout_s": seconds, "stream": self._stream if in_own_stream else None})
+
+    def progress(self) -> tuple[float, Any]:
+        """Return how long the lane may stand still, in seconds, and what changes where it does not."""
+        comm = self.communicator
+        return self._seconds + SLACK_S, (self._begun, None if comm is None else comm.seq)
 
     def run(
         self, job: Job, work: LaneWork, seconds: float, *, is_asynchronous: bool, in_own_stream: bool = True
@@ -231,7 +263,7 @@ class Lane:
         """
         let_others_pass()
         refuse_fork(self._process, f"the process group of {self._name}")
-        work.order = self._order
+        work.order, work.progress = self._order, self.progress
         if is_asynchronous or self._waiting:
             with self._counting:
                 self._waiting += 1

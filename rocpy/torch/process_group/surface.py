@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import distributed
@@ -23,6 +23,12 @@ def joint_work(works: Sequence[LaneWork]) -> LaneWork:
     """Return a Work that ends when all of some have, with the first error."""
     combined = LaneWork([tensor for work in works for tensor in work.result()])
     lock = threading.Lock()
+
+    def progress() -> tuple[float, Any]:
+        lanes = [work.progress() for work in works if work.progress is not None]
+        return max(limit for limit, _ in lanes), [mark for _, mark in lanes]
+
+    combined.progress = progress if any(work.progress is not None for work in works) else None
     left = len(works)
 
     def one_is_through() -> None:
