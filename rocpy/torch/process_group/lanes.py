@@ -62,7 +62,7 @@ class LaneWork(TorchWork):  # type: ignore[misc]
         self._future: torch.futures.Future[Any] | None = None
         self._followers: list[Callable[[], None]] = []
         # After which other futures its own is completed.
-        self.order = Order()
+        self.order: Order | None = None
         # Where it waits for its turn: how long that may stand still, in seconds, and what changes where it does not.
         self.progress: Callable[[], tuple[float, Any]] | None = None
         self._is_done = False
@@ -78,7 +78,7 @@ class LaneWork(TorchWork):  # type: ignore[misc]
             ended.set()
         # Its callbacks are anybody's: on the thread of a lane they would hold up what they may wait for.
         if future is not None:
-            self.order.run(lambda: self._tell(future))
+            (self.order or Order()).run(lambda: self._tell(future))
         for follower in followers:
             follower()
 
