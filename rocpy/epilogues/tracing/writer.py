@@ -84,8 +84,8 @@ class Writer:
             return None
         if getattr(value, "requires_grad", False):
             raise InvalidOperandError(
-                "a tensor from outside the function that requires a gradient, which it would not get as a constant; give "
-                "the function a parameter for it, and pass it in epilogue_inputs"
+                "a tensor from outside the function that requires a gradient, which it would not get as a constant; "
+                "give the function a parameter for it, and pass it in epilogue_inputs"
             )
         shape = getattr(value, "shape", None)
         if not isinstance(value, np.generic) and shape is not None and not len(shape) and hasattr(value, "item"):
