@@ -178,7 +178,7 @@ def test_a_queued_kernel_keeps_the_memory_of_its_arguments(run_python, drop):
                 kept.append(reuse_memory())
             assert (out.to_numpy() == source + 1).all(), out.to_numpy()
     """
-    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942")
+    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")
@@ -198,4 +198,4 @@ def test_a_graph_keeps_the_memory_of_a_kernels_arguments(run_python):
             stream.synchronize()
             assert (out.to_numpy() == source + 1).all(), out.to_numpy()
     """
-    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942")
+    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)

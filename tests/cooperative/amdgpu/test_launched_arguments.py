@@ -50,7 +50,7 @@ def test_number_and_sizes_of_arguments(run_python):
     with pytest.raises(rocpy.InvalidProblemError, match="argument 5: .* does not fit into the 4 bytes"):
         launch(*right[:5], 1 << 32, *right[6:])
     """
-    run_python(HEAD + code, ROCPY_HOST_ARCH="gfx942")
+    run_python(HEAD + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
 
 
 def test_names_of_kernels(run_python):
@@ -60,7 +60,7 @@ def test_names_of_kernels(run_python):
         with pytest.raises(rocpy.InvalidOperandError, match="name: got"):
             module.kernel(wrong)
     """
-    run_python(HEAD + code, ROCPY_HOST_ARCH="gfx942")
+    run_python(HEAD + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
 
 
 def code_of(signature):
