@@ -89,7 +89,7 @@ def check_sizes(kernel: str, sizes: Sequence[int], arguments: Sequence[Any], pac
             f"declares (of {', '.join(map(str, sizes)) or 'no'} bytes)"
         )
     for index, (size, argument, value) in enumerate(zip(sizes, arguments, packed, strict=True)):
-        if type(argument) is int and size < len(value):
+        if isinstance(argument, int) and not isinstance(argument, bool) and size < len(value):
             if not -(1 << 8 * size - 1) <= argument < 1 << 8 * size:
                 raise InvalidProblemError(
                     f"argument {index}: {argument} does not fit into the {size} bytes that kernel {kernel!r} has for it"

@@ -5,7 +5,6 @@ from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.kernels.arguments import check_sizes, extents, pack
-from rocpy.runtime.kernels.metadata import argument_sizes
 
 from libcpp.vector cimport vector
 
@@ -124,6 +123,8 @@ cdef class Module(Owner):
         abi.hipModuleGetFunction(&kernel.c_function, self.c_module, text)
         code = self.code
         if code is not None:
+            from rocpy.runtime.kernels.metadata import argument_sizes  # most programs load no code
+
             self.sizes = argument_sizes(code)
             self.code = None
         kernel.module = self
