@@ -10,12 +10,14 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 # Fill *out from an array and give what must stay alive while its memory is used; typed errors name the operand by `name`.
 cdef object parse(object array, str name, Operand* out)
+# The same for an operand of a collective: autocast concerns products, and modes that only watch torch's operators do not see it.
+cdef object parse_transferred(object array, str name, Operand* out)
 # Fill *out from an array that can be used as it is, at little cost; false where `parse` has to look closer, or to refuse.
 cdef bint parse_plainly(object array, Operand* out) except -1
 # As `parse` for a factor of a product: a lazily conjugated torch tensor is read without resolving it, and out.conjugated says so.
 cdef object parse_lazy(object array, str name, Operand* out)
 # The same for an array that will be written: read-only, copied and self-overlapping memory is refused.
-cdef object parse_output(object array, str name, Operand* out)
+cdef object parse_output(object array, str name, Operand* out, bint is_product=*)
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
 # An array given by the user was written.

@@ -83,6 +83,13 @@ cdef object parse(object array, str name, Operand* out):
     return parse_foreign(array, name, out)
 
 
+cdef object parse_transferred(object array, str name, Operand* out):
+    if is_plain_torch(array) or (learn(type(array)) and is_plain_torch(array)):
+        out.conjugated = False
+        return array if parse_plain(array, out) else parse_other(array, name, out, False)
+    return parse(array, name, out)
+
+
 cdef bint parse_plainly(object array, Operand* out) except -1:
     out.conjugated = False
     if cnp.PyArray_CheckExact(array):
@@ -153,8 +160,8 @@ cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
     high[0] += (bits + 7) // 8
 
 
-cdef object parse_output(object array, str name, Operand* out):
-    owner = parse(array, name, out)
+cdef object parse_output(object array, str name, Operand* out, bint is_product=True):
+    owner = parse(array, name, out) if is_product else parse_transferred(array, name, out)
     if out.copied:
         raise InvalidOperandError(
             f"{name}: {seen(array)} has memory that cannot be written in place (byte order, alignment, strides or a "

@@ -53,9 +53,12 @@ def transform_reason() -> str | None:
     return recording_reason()
 
 
-def state_reason(array: Any) -> str | None:
-    """Return what is active that must see a product of the tensor; ``None`` where nothing is."""
+def state_reason(array: Any, is_product: bool = True) -> str | None:
+    """Return what is active that must see a product of the tensor, or a collective; ``None`` where nothing is."""
     torch = sys.modules["torch"]
+    if not is_product:
+        # Autocast casts products, and modes that watch operators do not see collectives.
+        return transform_reason() if torch._C._functorch.peek_interpreter_stack() is not None else graph_reason()
     device = array.device.type
     reason = transform_reason()
     if reason is None and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):

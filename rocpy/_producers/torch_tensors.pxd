@@ -12,8 +12,8 @@ cdef const DLPackExchangeAPI* torch_api
 
 cdef bint learn(object cls) except -1
 cdef int parse_plain(object array, Operand* out) except -1
-cdef object parse_other(object array, str name, Operand* out)
-cdef object dispatch_reason(object array)
+cdef object parse_other(object array, str name, Operand* out, bint is_product=*)
+cdef object dispatch_reason(object array, bint is_product=*)
 cdef int refuse_recorded(object array, str name) except -1
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1

@@ -383,7 +383,7 @@ cdef bint state_harmless(object array):
     return True
 
 
-cdef object dispatch_reason(object array):
+cdef object dispatch_reason(object array, bint is_product=True):
     """Why a tensor must go through torch's dispatcher rather than by its memory, as text; None where it need not."""
     cls = type(array)
     if not learn(cls):
@@ -395,7 +395,7 @@ cdef object dispatch_reason(object array):
         return "it is wrapped by a torch.func transform (vmap, grad, ...)"
     if torch._is_functional_tensor(array):
         return "it is a functional tensor of a compiler"
-    reason = state_reason(array)
+    reason = state_reason(array, is_product)
     if reason is not None:
         return reason
     if array.is_meta:
@@ -415,12 +415,12 @@ cdef int refuse_recorded(object array, str name) except -1:
     return 0
 
 
-cdef object parse_other(object array, str name, Operand* out):
+cdef object parse_other(object array, str name, Operand* out, bint is_product=True):
     """Read a tensor that the fast path left: resolve what can be resolved, refuse the rest by name. Gives what to keep alive."""
     cdef DLTensor tensor
     cdef bint copied = False
     cdef int fault
-    reason = dispatch_reason(array)
+    reason = dispatch_reason(array, is_product)
     if reason is not None:
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
     refuse_layout(array, name)

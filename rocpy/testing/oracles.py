@@ -366,12 +366,10 @@ def evaluate(
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
     m, k = a2.shape[-2:]
-    if k == 0:
-        alpha = 0.0  # as BLAS has it: no sum is multiplied
-
+    factor = alpha if k else 0.0  # as BLAS has it: no sum is multiplied
     with np.errstate(invalid="ignore", over="ignore"):
-        pre = alpha * np.matmul(a2, b2)
-        magnitude = abs(alpha) * np.matmul(np.abs(a2), np.abs(b2))
+        pre = factor * np.matmul(a2, b2)
+        magnitude = abs(factor) * np.matmul(np.abs(a2), np.abs(b2))
         terms = []
         if c is not None and beta != 0.0:
             term = (1.0 if beta is None else beta) * np.asarray(c).astype(wide)

@@ -10,7 +10,7 @@ from rocpy.rccl.model.shapes import result_shape
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip
-from rocpy._operand cimport allocate, parse, parse_output
+from rocpy._operand cimport allocate, parse_output, parse_transferred
 from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
 from rocpy.runtime._extents cimport type_of as array_type
 from rocpy.runtime.memory cimport buffer_on
@@ -88,7 +88,7 @@ cdef object set_result(
         call.result = allocate(x, operand_x.provider, operand_out)
         call.target = operand_out.data
         return None
-    owner = parse_output(out, "out", operand_out)
+    owner = parse_output(out, "out", operand_out, False)
     check_contiguous(operand_out, "out")
     if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
         raise InvalidOperandError(
@@ -105,7 +105,7 @@ cdef object set_result(
 cdef object set_bias(Call call, object bias, const Operand* operand_x):
     """Check the bias of a sum; return what owns its memory."""
     cdef Operand operand_bias
-    owner = parse(bias, "bias", &operand_bias)
+    owner = parse_transferred(bias, "bias", &operand_bias)
     check_contiguous(&operand_bias, "bias")
     if (
         operand_bias.type != operand_x.type or elements(&operand_bias) != elements(operand_x)

@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._operand cimport parse, parse_output, stream_of, written
+from rocpy._operand cimport parse_output, parse_transferred, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
@@ -202,7 +202,7 @@ cdef class Handle:
             raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
         like = x if has_input else out
         name = "x" if has_input else "out"
-        owners = [parse_output(x, name, &operand_x) if kind == recv else parse(like, name, &operand_x)]
+        owners = [parse_output(x, name, &operand_x, False) if kind == recv else parse_transferred(like, name, &operand_x)]
         check_contiguous(&operand_x, name)
         call.type = type_of(operand_x.type)
         if call.type < 0:
@@ -226,8 +226,7 @@ cdef class Handle:
         if kind == recv:
             call.target = operand_x.data
             call.result = x
-            if staged is None:
-                written(x, operand_x.provider)
+            written(x, operand_x.provider)
         elif kind != send:
             owners.append(set_result(call, x, out, has_result, self.rank, self.nranks, &operand_x, &operand_out))
         if op is not None:

@@ -13,7 +13,7 @@ from abi cimport ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
+from rocpy._operand cimport allocate, parse_output, parse_transferred, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
 from rocpy.rccl.handles.children cimport judge, require, await_communicator
 from rocpy.rccl.engine.library cimport last_text
@@ -122,7 +122,7 @@ def empty(shape, dtype, device, Handle comm=None):
 def register(Handle comm not None, array):
     """Register an array's memory."""
     cdef Operand operand
-    owners = parse_output(array, "array", &operand)
+    owners = parse_output(array, "array", &operand, False)
     check_contiguous(&operand, "array")
     comm.check()
     return register_memory(comm, operand.data, bytes_of(&operand), (array, owners))
@@ -146,7 +146,7 @@ cdef class WindowHandle:
     def take(self, Handle comm not None, array):
         """Check the array whose memory is to be a window."""
         cdef Operand operand
-        owners = parse_output(array, "array", &operand)
+        owners = parse_output(array, "array", &operand, False)
         check_contiguous(&operand, "array")
         require(comm, "ncclCommWindowRegister", "2.27")
         self.nbytes, self.data = bytes_of(&operand), operand.data
@@ -237,7 +237,7 @@ cdef Call call_of(Handle comm, int kind, object like, object stream):
     call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
     call.in_cpu_memory = True
     if like is not None:
-        call.owners = parse(like, "x", &operand)
+        call.owners = parse_transferred(like, "x", &operand)
         check_contiguous(&operand, "x")
         call.type = type_of(operand.type)
         if call.type < 0:
@@ -310,7 +310,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     cdef size_t sent = 0, taken = 0
     cdef bytearray table = bytearray(4 * n * sizeof(size_t))
     cdef size_t* numbers = <size_t*><char*>table
-    owners = parse(x, "x", &operand)
+    owners = parse_transferred(x, "x", &operand)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
         return trade(comm, x, sends, takes, out, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
@@ -326,7 +326,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     if sent != <size_t>elements(&operand):
         raise InvalidProblemError(f"send_counts: {sum(sends)} rows in total, but x has {operand.shape[0]}")
     if out is not None:
-        out_owner = parse_output(out, "out", &result)
+        out_owner = parse_output(out, "out", &result, False)
         check_contiguous(&result, "out")
         if result.type != operand.type or <size_t>elements(&result) != taken or result.device_type != operand.device_type:
             raise InvalidOperandError(

@@ -97,7 +97,7 @@ struct Tiled {
     int64_t shares = 1;
     while (!b.fetch_own && 2 * shares <= pass.tiles - copying && count >= shared_rows) shares *= 2;
     PanelRows<T> from = b;
-    if (kernel.least_magnitude && meets_small(pass, least_right(pass, b))) from.element = one_by_one_index;
+    if (kernel.least_magnitude && may_lose(pass, least_right(pass, b))) from.element = one_by_one_index;
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
@@ -146,7 +146,7 @@ struct Tiled {
   }
 
   // Whether pairs could meet a subnormal number, be it a sum that a former pass has left.
-  bool meets_small(const Pass<T> &pass, int least_right) const {
+  bool may_lose(const Pass<T> &pass, int least_right) const {
     return *pass.small = *pass.small || !loses_nothing(pass.least_left, least_right);
   }
   int least_left(const Pass<T> &pass) const {
@@ -302,7 +302,7 @@ struct Tiled {
     }
     const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
     strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
-                         panel, from_memory, kernel.least_magnitude && meets_small(pass, least_packed(p))});
+                         panel, from_memory, kernel.least_magnitude && may_lose(pass, least_packed(p))});
     if (pass.last && !plain) {
       epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
                sums ? sums_of(pass.g, 0) + j : nullptr);
