@@ -191,18 +191,31 @@ def test_reach_judges_by_the_best_peer_and_the_roofline(benchmark_modules):
 
 
 def test_reach_reads_from_memory_what_other_entries_have_displaced(benchmark_modules):
-    reach = benchmark_modules("bench_reach")
-    roofline = reach.Roofline({"float32": 100.0}, {1 << 10: 80.0, 1 << 20: 40.0, 1 << 30: 10.0})
+    reach, machine = benchmark_modules("bench_reach"), benchmark_modules("machine")
+    roofline = machine.Roofline({"float32": 100.0}, {1 << 10: 80.0, 1 << 20: 40.0, 1 << 30: 10.0})
     product = reach.Product((1, 512, 511), "NT", "float32")
     size = 4 * (511 + 511 * 512 + 512)
     cold, warm = (size / roofline.rate(working_set) / 1e3 for working_set in (6 * size, size))
-    assert roofline.microseconds(product, 1, 6) == pytest.approx(cold)
-    assert roofline.microseconds(product, 4, 6) == pytest.approx((cold + 3 * warm) / 4)
+    assert roofline.microseconds(product.shape, "float32", 1, 6) == pytest.approx(cold)
+    assert roofline.microseconds(product.shape, "float32", 4, 6) == pytest.approx((cold + 3 * warm) / 4)
     assert cold > 1.2 * warm
     a, b = product.operands()
     for x, own in zip((a, b), reach.copies(a, b), strict=True):
         assert x.strides == own.strides
         assert not np.shares_memory(x, own)
+
+
+def test_a_fused_product_is_judged_by_torch_or_by_the_roofline(benchmark_modules):
+    epilogue, machine = benchmark_modules("bench_epilogue"), benchmark_modules("machine")
+    roofline = machine.Roofline({"float32": 100.0}, {1 << 10: 80.0, 1 << 30: 80.0})
+    assert [epilogue.wanted(rows) for rows in (1, 2, 16, 17, 512)] == [1.0, 1.4, 1.4, 1.35, 1.35]
+    shape = (512, 100, 1000)
+    bound = roofline.microseconds(shape, "float32", 1, 8)
+    for factor, eager, verdict in ((1.04, 1.0, "ok"), (2.0, 2.8, "ok"), (2.0, 2.6, "even"), (2.0, 2.0, "short")):
+        own = {"best_us": factor * bound, "spread": 0.02, "dtype": "float32", "calls_per_sample": 1}
+        judged = epilogue.judge(own, {"best_us": eager * bound, "spread": 0.02}, shape, roofline, 8)
+        assert judged["verdict"] == verdict
+        assert judged["of_roofline"] == pytest.approx(1 / factor)
 
 
 def test_a_broken_peer_is_reported_and_absent(benchmark_modules, monkeypatch, tmp_path, capsys):
