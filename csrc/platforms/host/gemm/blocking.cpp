@@ -50,7 +50,7 @@ struct Costs {
 };
 
 // Fitted on EPYCs of the fourth generation, but for the last two, which were not measured on EPYCs.
-constexpr Costs usual_costs = {fetched_bytes, 40,           34, 0, 0.009, 0.07, 0.07, 0, 0, 0,
+constexpr Costs usual_costs = {fetched_bytes, 40,           34, 0, 0.003, 0.07, 0.07, 0, 0, 20,
                                32 << 10,      cached_bytes, 1,  0, 1.1,   1.1};
 // Where the second cache is small: fitted on EPYCs of the third generation, which have 512 KiB of it.
 constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0,   0.006, 0.07, 0.07, 0, 0.003, 20, 120 << 10,
