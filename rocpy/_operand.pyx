@@ -84,6 +84,8 @@ cdef object parse(object array, str name, Operand* out):
 
 
 cdef object parse_transferred(object array, str name, Operand* out):
+    if cnp.PyArray_CheckExact(array):
+        return parse(array, name, out)
     if is_plain_torch(array) or (learn(type(array)) and is_plain_torch(array)):
         out.conjugated = False
         return array if parse_plain(array, out) else parse_other(array, name, out, False)
