@@ -29,7 +29,12 @@ Documents = dict[str, dict[str, Any]]
 # Benchmark, the cases of it that the README shows, what they are called there, and the rival that stands for rocpy.
 SHOWN = (
     ("overhead", r"^4x4x4 float32, (\w+) operands$", r"one call, 4x4x4 float32, \1 arrays", r"^rocpy matmul$"),
-    ("epilogue", r"^((?!1024x|2x|4x|16x)\w+) (float32|bfloat16) gelu_bias$", r"gelu(x @ w + bias), \1 \2", r"^rocpy gelu_bias$"),
+    (
+        "epilogue",
+        r"^((?!1024x|2x|4x|16x)\w+) (float32|bfloat16) gelu_bias$",
+        r"gelu(x @ w + bias), \1 \2",
+        r"^rocpy gelu_bias$",
+    ),
     ("matmul", r"^(2048x2048x2048) float32$", r"a @ b, \1 float32", r"^rocpy( matmul)?$"),
     (
         "custom_epilogue",

@@ -2,6 +2,7 @@
 // The table of algorithms: which take a problem, with what workspace, in what order they are worth trying, and how one
 // runs.
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 #include "blocking.hpp"
