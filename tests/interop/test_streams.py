@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Streams, events, devices and buffers, what else is taken for a stream, and what a stream keeps alive."""
 
-import contextlib
 import ctypes
 import gc
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blocked_streams import blocked
 
 import rocpy
 from rocpy._operand import resolve_stream
@@ -35,21 +35,6 @@ def busy(stream, mebibytes=256):
 
 def hip_library():
     return ctypes.CDLL(rocpy.platform.current().libraries["hip"].path)
-
-
-@contextlib.contextmanager
-def blocked(stream):
-    """Keep a stream from going on, by a host function that waits (hipLaunchHostFunc)."""
-    leave = threading.Event()
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
-    launch = hip_library().hipLaunchHostFunc
-    launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    assert launch(stream.handle, function, None) == 0
-    try:
-        yield
-    finally:
-        leave.set()
-        stream.synchronize()
 
 
 def test_stream_life():

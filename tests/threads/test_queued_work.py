@@ -3,39 +3,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import importlib.util
-import threading
 import weakref
+from pathlib import Path
 
+import blocked_streams
 import numpy as np
 import pytest
+from blocked_streams import blocked
 
 import rocpy
 from rocpy.runtime.kernels.arguments import pack
 
 BYTES = 1 << 16
+SUPPORT = str(Path(blocked_streams.__file__).parent)
 
-# A stream that waits: what is queued behind it has not run yet.
-BLOCKED = """
-    import contextlib, ctypes, gc, threading
+# A kernel, Buffers, and what reuses memory that was given back too early.
+QUEUED = """
+    import gc
     import numpy as np, rocpy
+    from blocked_streams import blocked
     from rocpy import cooperative as coop
-
-    @contextlib.contextmanager
-    def blocked(stream):
-        leave = threading.Event()
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
-        launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
-        launch.argtypes = [ctypes.c_void_p] * 3
-        assert launch(stream.handle, function, None) == 0
-        try:
-            yield
-        finally:
-            leave.set()
-            stream.synchronize()
 
     @coop.jit
     def add(x, n, out):
@@ -64,21 +54,6 @@ BLOCKED = """
     def queue(stream, x, out):
         kernel.launch(1, 64, x, 64, 4, 64, out, 64, 4, stream=stream)
 """
-
-
-@contextlib.contextmanager
-def blocked(stream):
-    """Keep a stream from going on, by a host function that waits (hipLaunchHostFunc)."""
-    leave = threading.Event()
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
-    launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
-    launch.argtypes = [ctypes.c_void_p] * 3
-    assert launch(stream.handle, function, None) == 0
-    try:
-        yield
-    finally:
-        leave.set()
-        stream.synchronize()
 
 
 class Owned(np.ndarray):
@@ -178,7 +153,7 @@ def test_a_queued_kernel_keeps_the_memory_of_its_arguments(run_python, drop):
                 kept.append(reuse_memory())
             assert (out.to_numpy() == source + 1).all(), out.to_numpy()
     """
-    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
+    run_python(QUEUED + code, PYTHONPATH=SUPPORT, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")
@@ -198,4 +173,4 @@ def test_a_graph_keeps_the_memory_of_a_kernels_arguments(run_python):
             stream.synchronize()
             assert (out.to_numpy() == source + 1).all(), out.to_numpy()
     """
-    run_python(BLOCKED + code, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
+    run_python(QUEUED + code, PYTHONPATH=SUPPORT, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)

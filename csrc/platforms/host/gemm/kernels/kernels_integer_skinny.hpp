@@ -24,22 +24,39 @@ ROCPY_INLINE VecI add_excess(VecI excess, VecI left) {
   return add_products(excess, splat(static_cast<int32_t>(0x80808080u)), left);
 }
 
-// As wide_block; of `excess` every lane is the same.
+// The sums of some vectors of columns from the j-th on, less what the 128 will add; every lane of that is the same.
 template <int rows, int vectors>
-ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last, const VecI (&excess)[rows]) {
-  constexpr int lanes = vector_lanes<int32_t>, together = vectors % joined_vectors == 0 ? joined_vectors : 1;
-  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
-  const int32_t *a = call.a;
-  const int8_t *b = static_cast<const int8_t *>(call.b) + j;
-  int32_t *acc = call.acc + j;
-  VecI sum[rows][vectors];
+ROCPY_INLINE void load_sums(const WideCall<int32_t> &call, int64_t j, const VecI (&excess)[rows],
+                            VecI (&sum)[rows][vectors]) {
+  constexpr int lanes = vector_lanes<int32_t>;
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      sum[i][v] = subtract_modulo(call.first ? VecI{} : load(acc + i * acc_stride + v * lanes), excess[i]);
+      const VecI before = call.first ? VecI{} : load(call.acc + j + i * call.acc_stride + v * lanes);
+      sum[i][v] = subtract_modulo(before, excess[i]);
     }
   }
+}
+template <int rows, int vectors>
+ROCPY_INLINE void store_sums(const WideCall<int32_t> &call, int64_t j, const VecI (&sum)[rows][vectors]) {
+  constexpr int lanes = vector_lanes<int32_t>;
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(call.acc + j + i * call.acc_stride + v * lanes, sum[i][v]);
+  }
+}
+
+// As wide_block.
+template <int rows, int vectors>
+ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last, const VecI (&excess)[rows]) {
+  constexpr int lanes = vector_lanes<int32_t>, together = vectors % joined_vectors == 0 ? joined_vectors : 1;
+  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride;
+  const int32_t *a = call.a;
+  const int8_t *b = static_cast<const int8_t *>(call.b) + j;
+  VecI sum[rows][vectors];
+  load_sums(call, j, excess, sum);
   for (int64_t x = 0; x < k; x += group_size, a += a_stride, b += group_size * b_stride) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v += together) {
@@ -62,11 +79,7 @@ ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, i
       }
     }
   }
-  ROCPY_UNROLL
-  for (int i = 0; i < rows; i++) {
-    ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
-  }
+  store_sums(call, j, sum);
 }
 
 // Vectors of columns that so many rows take together: as many as are joined, where the registers suffice.
@@ -75,7 +88,7 @@ constexpr int integer_vectors(int rows) {
   return vectors > joined_vectors ? vectors / joined_vectors * joined_vectors : vectors;
 }
 
-// Lines of b for one call of so many rows: fewer for one or two, whose sums the innermost cache holds.
+// So few rows, whose sums the innermost cache holds, take few lines of b in a call, more of them so many groups.
 constexpr int few_rows = 2, staged_groups = 16;
 
 // Reads lines side by side where they are.
@@ -164,16 +177,8 @@ template <int rows, int vectors>
 ROCPY_INLINE void add_staged(const WideCall<int32_t> &call, int64_t j, const int32_t *factors, int groups,
                              const int32_t *staged, const VecI (&excess)[rows]) {
   constexpr int lanes = vector_lanes<int32_t>;
-  const int64_t acc_stride = call.acc_stride;
-  int32_t *acc = call.acc + j;
   VecI sum[rows][vectors];
-  ROCPY_UNROLL
-  for (int i = 0; i < rows; i++) {
-    ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) {
-      sum[i][v] = subtract_modulo(call.first ? VecI{} : load(acc + i * acc_stride + v * lanes), excess[i]);
-    }
-  }
+  load_sums(call, j, excess, sum);
   for (int x = 0; x < groups; x++, factors += rows, staged += staged_columns) {
     VecI line[vectors];
     ROCPY_UNROLL
@@ -185,11 +190,7 @@ ROCPY_INLINE void add_staged(const WideCall<int32_t> &call, int64_t j, const int
       for (int v = 0; v < vectors; v++) sum[i][v] = add_right_products(sum[i][v], factor, line[v]);
     }
   }
-  ROCPY_UNROLL
-  for (int i = 0; i < rows; i++) {
-    ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
-  }
+  store_sums(call, j, sum);
 }
 
 template <int rows>
