@@ -125,8 +125,8 @@ def test_example_with_transformers(name, options):
     "name",
     [
         "overhead",
-        "reach",
         "epilogue",
+        pytest.param("reach", marks=pytest.mark.slow),
         pytest.param("matmul", marks=pytest.mark.slow),
         pytest.param("grouped", marks=pytest.mark.slow),
         pytest.param("algorithms", marks=pytest.mark.slow),
@@ -152,7 +152,6 @@ def test_benchmark_runs(name, tmp_path):
         assert name in {"collectives", "import"} or {"rocpy", "numpy"} <= set(row["kernels"])
 
 
-@pytest.mark.slow
 def test_reach_is_held_to_an_instruction_set_and_names_all_kernels(tmp_path):
     path = tmp_path / "reach.json"
     words = ["--quick", "--isa", "avx2", "--only", "16x16x16 float32", "--json", path]

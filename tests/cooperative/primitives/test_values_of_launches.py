@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Values that only a launch knows: those that mean nothing are reported with the line, the largest are taken as is."""
 
+import functools
 import linecache
 
 import numpy as np
@@ -12,6 +13,7 @@ from rocpy.errors import KernelError, KernelIndexError
 RELEASE_AND_DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
+@functools.cache  # compiled once for all values
 def kernel_of(body, debug=False):
     """Return a kernel of x, n and out, whose statements begin in line 3."""
     source, filename = f"def kernel(x, n, out):\n    i = coop.threadIdx.x\n    {body}\n", f"<values {hash(body)}>"

@@ -5,6 +5,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from layout_rules.python_layers import imports
 from layout_rules.tree import Tree, matching, numbered, rule
 
 MAXIMUM_LINES = 500
@@ -142,9 +143,9 @@ def nothing_left_for_later(tree: Tree) -> Iterator[str]:
 def nothing_imports_conftest(tree: Tree) -> Iterator[str]:
     """Helpers that tests share live in modules; conftest.py holds fixtures."""
     for path, text in matching(tree, "tests/", "benchmarks/", suffixes=(".py",)):
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and "conftest" in (node.module or "").split("."):
-                yield f"{path}:{node.lineno}: imports from conftest"
+        for line, name in imports(path, text):
+            if "conftest" in name.split("."):
+                yield f"{path}:{line}: imports from conftest"
 
 
 @rule(

@@ -82,6 +82,7 @@ def python_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.args[0].value
 
 
+@functools.cache
 def lines_for_type_checkers(text: str) -> set[int]:
     """Return the lines of the blocks under `if TYPE_CHECKING`."""
     return {
