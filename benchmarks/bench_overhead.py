@@ -10,6 +10,11 @@ from peers import normal, nvmath_with, shape_name, to_torch, torch_with
 import rocpy
 
 
+@rocpy.epilogue
+def own_gelu_bias(x, bias):
+    return (x + bias).gelu(approximate="tanh")
+
+
 def groups(*, quick: bool) -> Groups:
     for extent in (4,) if quick else (4, 32):
         shape = (extent, extent, extent)
@@ -31,11 +36,21 @@ def one(session: Session, shape: tuple[int, int, int], library: str) -> None:
     plain, fused = rocpy.Matmul(a, b), rocpy.Matmul(a, b, epilogue="gelu_bias", bias=bias)
     plain.plan()
     fused.plan()
-    names |= {"a": a, "b": b, "bias": bias, "out": out, "weight": weight, "plain": plain, "fused": fused}
+    names |= {
+        "own": own_gelu_bias,
+        "a": a,
+        "b": b,
+        "bias": bias,
+        "out": out,
+        "weight": weight,
+        "plain": plain,
+        "fused": fused,
+    }
     entries = [
         Entry(f"{library} a @ b", "a @ b", names),
         Entry("rocpy matmul", "rocpy.matmul(a, b)", names),
         Entry("rocpy matmul gelu_bias", 'rocpy.matmul(a, b, epilogue="gelu_bias", bias=bias)', names),
+        Entry("rocpy matmul own gelu_bias", "rocpy.matmul(a, b, epilogue=own, epilogue_inputs={'bias': bias})", names),
         Entry("rocpy matmul Weight gelu_bias", 'rocpy.matmul(a, weight, epilogue="gelu_bias")', names),
         Entry("rocpy matmul out=", "rocpy.matmul(a, b, out=out)", names),
         Entry("rocpy execute", "plain.execute()", names),

@@ -235,21 +235,65 @@ def test_a_broken_peer_is_reported_and_absent(benchmark_modules, monkeypatch, tm
 
 def test_goals_judge_what_was_measured(tmp_path):
     # Rows made up here: the verdicts must follow from them.
-    context = {"case": "4x4x4 float32, torch operands", "threads": 1}
-    rows = [
-        {"benchmark": "overhead", "label": "torch a @ b", "best_us": 2.0, "median_us": 2.2, **context},
-        {"benchmark": "overhead", "label": "rocpy matmul", "best_us": 1.0, "median_us": 1.1, **context},
-        {"benchmark": "overhead", "label": "rocpy matmul gelu_bias", "best_us": 3.0, "median_us": 3.3, **context},
-    ]
-    for name in ("overhead", "matmul", "epilogue", "algorithms", "import"):
-        document = {"rows": rows if name == "overhead" else []}
+    def row(benchmark, label, best, threads=1, **facts):
+        return {
+            "benchmark": benchmark,
+            "label": label,
+            "best_us": best,
+            "median_us": 1.1 * best,
+            "threads": threads,
+            **facts,
+        }
+
+    calls, square = {"case": "4x4x4 float32, torch operands"}, {"case": "512x512x512 float32"}
+    gelu = {"case": "512x3072x768 float32 gelu_bias", "speed_best": 1.2, "speed_median": 1.2, "wanted": 1.35}
+    documents = {
+        "overhead": [
+            row("overhead", "torch a @ b", 2.0, **calls),
+            row("overhead", "rocpy matmul", 1.0, **calls),
+            row("overhead", "rocpy matmul gelu_bias", 3.0, **calls),
+            row("overhead", "rocpy matmul own gelu_bias", 4.5, **calls),
+        ],
+        "reach": [
+            row("reach", "rocpy", 1.0, case=case, dtype="float32", verdict=verdict, ratio=ratio, allows_mean=ratio > 1)
+            for case, verdict, ratio in (("one", "ok", 1.5), ("two", "ok", 1.2), ("three", "short", 0.9))
+        ],
+        "matmul": [row("matmul", "rocpy", 10.0, **square), row("matmul", "rocpy", 6.0, 2, **square)],
+        "epilogue": [
+            row("epilogue", "rocpy gelu_bias", 1.0, **gelu, of_roofline=0.9, verdict="short"),
+            row("epilogue", "rocpy Weight gelu_bias", 1.0, **gelu, of_roofline=0.96, verdict="ok"),
+        ],
+        "weights": [
+            row("weights", "rocpy", 1.0, case="1x8x8 int8", of_bandwidth=0.9),
+            row("weights", "rocpy Weight", 0.8, case="1x8x8 int8", of_bandwidth=1.1),
+        ],
+    }
+    for name in ("training", "collectives", "cooperative", "algorithms", "import", *documents):
+        document = {"rows": documents.get(name, [])}
+        if name == "matmul":
+            document["peak_gflops"] = {"1": {"float32": 100.0}, "2": {"float32": 180.0}}
         (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     run(ROOT / "benchmarks" / "goals.py", "--quick", "--results", tmp_path, "--json", tmp_path / "goals.json")
     found = {row["item"]: row for row in json.loads((tmp_path / "goals.json").read_text(encoding="utf-8"))["rows"]}
-    assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["verdict"] == "ok"
+    verdicts = {item: row["verdict"] for item, row in found.items()}
+    assert verdicts["4x4x4, torch: time of rocpy matmul / torch a @ b"] == "ok"
     assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["best"] == pytest.approx(0.5)
-    assert found["4x4x4, torch: time of rocpy matmul gelu_bias / torch a @ b"]["verdict"] == "short"
-    assert found["4x4x4, torch: time of nvmath matmul / rocpy matmul"]["verdict"] == "not measured"
+    assert verdicts["4x4x4, torch: time of rocpy matmul gelu_bias / torch a @ b"] == "short"
+    assert verdicts["4x4x4, torch: a function as the epilogue, more than gelu_bias"] == "short"
+    assert verdicts["4x4x4, torch: time of nvmath matmul / rocpy matmul"] == "not measured"
+    assert verdicts["reach, float32: shapes short (three)"] == "short"
+    assert found["reach, float32: geometric mean where the roofline allows it"]["best"] == pytest.approx(1.8**0.5)
+    assert verdicts["reach, float64: shapes short (none)"] == "not measured"
+    gain = found["512^3 float32: what the second thread gives, of what it gives arithmetic alone"]
+    assert gain["best"] == pytest.approx(10 / 6 / 1.8)
+    assert gain["verdict"] == "short"
+    assert verdicts["the least that the second thread gives (512x512x512 float32)"] == "ok"
+    of_eager = "512x3072x768 float32 gelu_bias, rocpy{} gelu_bias: speed / torch eager, {} of the roofline"
+    assert verdicts[of_eager.format("", "0.90")] == "short"
+    assert verdicts[of_eager.format(" Weight", "0.96")] == "ok"
+    assert verdicts["1x8x8 int8, rocpy, threads 1: of memory"] == "short"
+    assert verdicts["1x8x8 int8, rocpy Weight, threads 1: of memory"] == "ok"
+    assert found["1x8x8 int8, threads 1: packed speed / unpacked"]["best"] == pytest.approx(1.25)
 
 
 def test_demo_is_right_and_says_where_it_ran(monkeypatch, capsys):
