@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,15 +11,30 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rocpy.blaslt import matmul
+from rocpy.distributed._operands import check_array, check_communicator
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
 from rocpy.distributed._sharded import column_forward, row_forward, rows_of
+from rocpy.errors import InvalidOperandError
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocpy.rccl import Communicator
 
 __all__ = ["column_linear", "row_linear"]
+
+
+def _without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes in the types of what was saved, also if called where autocast is on."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, grad: Tensor) -> Any:
+        with torch._C._DisableAutocast():
+            return backward(ctx, grad)
+
+    return wrapped
 
 
 class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
@@ -43,6 +59,7 @@ class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     @in_default_environment
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients; that of x is summed over the ranks."""
         rows, weight = ctx.saved_tensors
@@ -80,6 +97,7 @@ class RowLinear(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     @in_default_environment
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients; where the result was cut, its gradient is gathered first."""
         rows, weight = ctx.saved_tensors
@@ -102,6 +120,7 @@ def column_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, comm: Communicator, sequence_parallel: bool, chunks: int | None
 ) -> Tensor:
     """Return what `rocpy.distributed.column_linear` does, recorded."""
+    _check(comm, x=x, weight=weight, bias=bias)
     result: Tensor = ColumnLinear.apply(x, weight, bias, comm, sequence_parallel, chunks)
     return result
 
@@ -110,5 +129,18 @@ def row_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, comm: Communicator, sequence_parallel: bool, chunks: int | None
 ) -> Tensor:
     """Return what `rocpy.distributed.row_linear` does, recorded."""
+    _check(comm, x=x, weight=weight, bias=bias)
     result: Tensor = RowLinear.apply(x, weight, bias, comm, sequence_parallel, chunks)
     return result
+
+
+def _check(comm: Communicator, **operands: Any) -> None:
+    """Refuse what cannot be recorded here, before torch calls a function that it could not call."""
+    check_communicator(comm)
+    with torch.no_grad():
+        for name, operand in operands.items():
+            if operand is not None and check_array(operand, name)["provider"] != "torch":
+                raise InvalidOperandError(
+                    f"{name}: got {type(operand).__name__} together with tensors that require a gradient, expected a "
+                    "torch tensor"
+                )

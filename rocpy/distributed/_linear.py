@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rocpy.distributed._operands import under_autocast
 from rocpy.distributed._sharded import column_forward, row_forward
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["column_linear", "row_linear"]
 
 
+@under_autocast
 def column_linear(
     x: Any,
     weight: Any,
@@ -46,12 +48,16 @@ def column_linear(
     -------
     array
         Shape ``(..., N / nranks)``, or (M, N / nranks). For torch tensors, differentiable with respect to each operand;
-        the gradient of `x` is summed over the ranks while it is computed.
+        the gradient of `x` is summed over the ranks while it is computed. Products of int8 are int32.
 
     Raises
     ------
     InvalidProblemError
-        The shapes do not fit.
+        Shapes or types do not fit.
+    InvalidOperandError
+        An operand is neither a torch tensor nor a numpy array.
+    UnsupportedError
+        torch transforms or traces an operand, or it has no memory.
     RcclError
         A collective failed.
 
@@ -74,6 +80,7 @@ def column_linear(
     return column_forward(x, weight, bias, comm, sequence_parallel, chunks)[0]
 
 
+@under_autocast
 def row_linear(
     x: Any,
     weight: Any,
@@ -103,12 +110,17 @@ def row_linear(
     Returns
     -------
     array
-        Shape ``(..., N)``, or (M / nranks, N). For torch tensors, differentiable with respect to each operand.
+        Shape ``(..., N)``, or (M / nranks, N). For torch tensors, differentiable with respect to each operand. Products
+        of int8 are int32.
 
     Raises
     ------
     InvalidProblemError
-        The shapes do not fit.
+        Shapes or types do not fit.
+    InvalidOperandError
+        An operand is neither a torch tensor nor a numpy array.
+    UnsupportedError
+        torch transforms or traces an operand, or it has no memory.
     RcclError
         A collective failed.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import weakref
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocpy import platform
+from rocpy._operand import allocate_like
 from rocpy.blaslt import matmul
+from rocpy.distributed._operands import bounds, check, under_autocast
 from rocpy.distributed._spans import current_spans
-from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.device import Device
 from rocpy.runtime.stream import Stream
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from rocpy.rccl import Communicator, Work
 
 __all__ = ["all_gather_matmul", "matmul_all_reduce", "matmul_reduce_scatter"]
-
-# Below this many multiplications a chunk, cutting costs more than overlap brings.
-CHUNK_WORK = 1 << 24
-MOST_CHUNKS = 8
 
 _stream_pairs: weakref.WeakKeyDictionary[Communicator, StreamPair] = weakref.WeakKeyDictionary()
 _streams_lock = threading.Lock()
@@ -142,70 +138,12 @@ def _foreign_streams(operands: tuple[Any, ...], streams: StreamPair) -> list[_To
     return []
 
 
-def empty(like: Any, shape: tuple[int, ...]) -> Any:
-    """Return a new array of an operand's kind."""
-    if hasattr(like, "new_empty"):
-        return like.new_empty(shape)
-    if isinstance(like, np.ndarray):
-        return np.empty(shape, like.dtype)
-    raise InvalidOperandError(f"x: got {type(like).__name__}, expected a torch tensor or a numpy array")
-
-
-def check(x: Any, w: Any, comm: Communicator, *, cut: bool) -> tuple[int, int, int]:
-    """Return m, k and n of a product, checked.
-
-    Raises
-    ------
-    InvalidProblemError
-        The shapes do not fit, or the rows cannot be cut into a part for each rank.
-    """
-    if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[0]:
-        raise InvalidProblemError(f"x and w: shapes {tuple(x.shape)} and {tuple(w.shape)} cannot be multiplied")
-    if cut and x.shape[0] % comm.nranks:
-        raise InvalidProblemError(f"x: {x.shape[0]} rows cannot be split into one part for each of {comm.nranks} ranks")
-    return x.shape[0], x.shape[1], w.shape[1]
-
-
-def bounds(rows: int, chunks: int | None, work: int) -> list[tuple[int, int]]:
-    """Return where the chunks begin and end.
-
-    Parameters
-    ----------
-    rows
-        How many there are to cut.
-    chunks
-        How many chunks; chosen by the work if not given.
-    work
-        Multiplications of the whole product.
-
-    Raises
-    ------
-    InvalidProblemError
-        There are to be less than one.
-
-    Examples
-    --------
-    >>> from rocpy.distributed._overlap import bounds
-    >>> bounds(10, 3, 0), bounds(0, 3, 0)
-    ([(0, 4), (4, 7), (7, 10)], [])
-    """
-    if chunks is None:
-        chunks = min(MOST_CHUNKS, max(1, work // CHUNK_WORK))
-    if chunks < 1:
-        raise InvalidProblemError(f"chunks: got {chunks}, expected 1 or more")
-    if rows == 0:
-        return []
-    count = min(chunks, rows)
-    size, more = divmod(rows, count)
-    edges = [index * size + min(index, more) for index in range(count + 1)]
-    return list(itertools.pairwise(edges))
-
-
 def reduces_with_bias() -> bool:
     """Whether the platform's RCCL adds a bias while it reduces."""
     return "ncclAllReduceWithBias" not in platform.missing()["rccl"]
 
 
+@under_autocast
 def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, chunks: int | None = None) -> Any:
     """Return ``x @ w`` summed over the ranks, with a bias added once; every rank receives the whole result.
 
@@ -225,12 +163,16 @@ def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, c
     Returns
     -------
     array
-        Shape (M, N), of the kind of `x`.
+        Shape (M, N), of the kind of `x`. Products of int8 are int32, others have the type of `x`.
 
     Raises
     ------
     InvalidProblemError
-        The shapes do not fit.
+        Shapes or types do not fit.
+    InvalidOperandError
+        An operand is neither a torch tensor nor a numpy array.
+    UnsupportedError
+        An operand is a tensor whose gradient would be lost, or that torch transforms or traces.
     RcclError
         The collective failed.
 
@@ -252,8 +194,8 @@ def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, c
     array([[2., 1.],
            [1., 2.]])
     """
-    m, k, n = check(x, w, comm, cut=False)
-    y = empty(x, (m, n))
+    m, k, n, dtype = check(x, w, bias, comm)
+    y = allocate_like(x, (m, n), dtype)
     parts = bounds(m, chunks, m * k * n)
     by_collective = bias is not None and reduces_with_bias()
     added = _rows_of(bias, max((end - begin for begin, end in parts), default=0)) if by_collective else None
@@ -274,6 +216,7 @@ def _rows_of(bias: Any, rows: int) -> Any:
     return np.ascontiguousarray(np.broadcast_to(bias, (rows, bias.shape[0])))
 
 
+@under_autocast
 def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | None = None) -> Any:
     """Return this rank's rows of ``x @ w`` summed over the ranks.
 
@@ -304,19 +247,20 @@ def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | N
     array([[2., 0.],
            [0., 2.]])
     """
-    m, k, n = check(x, w, comm, cut=True)
+    m, k, n, dtype = check(x, w, None, comm, cut=True)
     rows = m // comm.nranks
-    y = empty(x, (rows, n))
+    y = allocate_like(x, (rows, n), dtype)
     blocks = x.reshape(comm.nranks, rows, k)
     with Run(comm, x, w) as run:
         for chunk, (begin, end) in enumerate(bounds(rows, chunks, m * k * n)):
-            part = empty(x, (comm.nranks, end - begin, n))
+            part = allocate_like(x, (comm.nranks, end - begin, n), dtype)
             run.product(chunk, blocks[:, begin:end], w, part)
             run.product_then_collective()
             run.collective(chunk, "reduce_scatter", part.reshape(comm.nranks * (end - begin), n), y[begin:end])
     return y
 
 
+@under_autocast
 def all_gather_matmul(
     x: Any, w: Any, bias: Any = None, *, comm: Communicator, chunks: int | None = None, gathered: bool = False
 ) -> Any:
@@ -353,11 +297,11 @@ def all_gather_matmul(
     array([[2., 1.],
            [1., 2.]])
     """
-    rows, k, n = check(x, w, comm, cut=False)
+    rows, k, n, dtype = check(x, w, bias, comm)
     count = comm.nranks
-    y = empty(x, (count, rows, n))
+    y = allocate_like(x, (count, rows, n), dtype)
     parts = bounds(rows, chunks, count * rows * k * n)
-    gathered_parts = [empty(x, (count, end - begin, k)) for begin, end in parts]
+    gathered_parts = [allocate_like(x, (count, end - begin, k)) for begin, end in parts]
     with Run(comm, x, w, bias) as run:
         for chunk, ((begin, end), part) in enumerate(zip(parts, gathered_parts, strict=True)):
             run.collective(chunk, "all_gather", x[begin:end], part.reshape(count * (end - begin), k))
@@ -366,7 +310,7 @@ def all_gather_matmul(
     result = y.reshape(count * rows, n)
     if not gathered:
         return result
-    whole = empty(x, (count, rows, k))
+    whole = allocate_like(x, (count, rows, k))
     for (begin, end), part in zip(parts, gathered_parts, strict=True):
         whole[:, begin:end] = part
     return result, whole.reshape(count * rows, k)

@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rocpy.blaslt import matmul
+from rocpy.distributed._operands import check, check_bias, check_communicator
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator
@@ -23,7 +24,10 @@ def rows_of(x: Any, sequence_parallel: bool) -> Any:
     ------
     InvalidProblemError
         It has other axes, whose rows a cut over the ranks would not respect.
+    InvalidOperandError
+        It is no array.
     """
+    _check_shape(x, "x")
     if len(x.shape) == 2:
         return x
     if sequence_parallel or len(x.shape) < 1:
@@ -40,6 +44,8 @@ def column_forward(
     if sequence_parallel:
         y, gathered = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
         return y, gathered
+    check_communicator(comm)
+    check_bias(bias, weight.shape[0])
     y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
     return y.reshape(*x.shape[:-1], weight.shape[0]), rows
 
@@ -49,13 +55,20 @@ def row_forward(x: Any, weight: Any, bias: Any, comm: Communicator, sequence_par
     rows = rows_of(x, sequence_parallel)
     _check(rows, weight)
     if sequence_parallel:
+        check(rows, weight.T, bias, comm, cut=True)
         y = matmul_reduce_scatter(rows, weight.T, comm=comm, chunks=chunks)
         return y if bias is None else y + bias
     y = matmul_all_reduce(rows, weight.T, bias, comm=comm, chunks=chunks)
     return y.reshape(*x.shape[:-1], weight.shape[0])
 
 
+def _check_shape(array: Any, name: str) -> None:
+    if not hasattr(array, "shape"):
+        raise InvalidOperandError(f"{name}: got {type(array).__name__}, expected a torch tensor or a numpy array")
+
+
 def _check(x: Any, weight: Any) -> None:
+    _check_shape(weight, "weight")
     if len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
         raise InvalidProblemError(
             f"weight: shape {tuple(weight.shape)} cannot be applied to x of shape {tuple(x.shape)}; expected "

@@ -54,7 +54,7 @@ LAYERS = {
         {"__init__"},
     ),
     "rocpy.distributed": (
-        {"_ranks", "_spans"},
+        {"_operands", "_ranks", "_spans"},
         {"_overlap"},
         {"_sharded"},
         {"_autograd"},
