@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 
@@ -343,3 +344,45 @@ def test_blocks_save_no_more_than_torchs():
     for (activation, approximate), function in GATES.items():
         gated = rt.GatedMLP(6, 10, activation, approximate=approximate)
         assert 0 < kept(gated, x) <= kept(Llama(6, 10, function, False, torch.float32), x)
+
+
+def _changed(kind):
+    module = nn.GELU()
+    match kind:
+        case "hook":
+            module.register_forward_hook(lambda m, i, o: o * 100)
+        case "pre-hook":
+            module.register_forward_pre_hook(lambda m, i: None)
+        case "gradient hook":
+            module.register_full_backward_hook(lambda m, i, o: None)
+        case "forward":
+            module.forward = lambda z: z * 100
+    return module
+
+
+@pytest.mark.parametrize("kind", ["hook", "pre-hook", "gradient hook", "forward", "class"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda act: rt.Linear(8, 4, activation=act),
+        lambda act: rt.MLP(8, 4, activation=act),
+        lambda act: rt.GatedMLP(8, 4, activation=act),
+        lambda act: rt.linear(torch.ones(2, 8), torch.ones(4, 8), activation=act),
+    ],
+    ids=["Linear", "MLP", "GatedMLP", "linear"],
+)
+def test_an_activation_with_code_of_its_own_is_refused(kind, form, monkeypatch):
+    activation = _changed(kind)
+    if kind == "class":
+        monkeypatch.setattr(nn.GELU, "forward", lambda self, z: z * 100)
+    with pytest.raises(InvalidProblemError, match=r"^activation: got a GELU with hooks or a changed forward"):
+        form(activation)
+
+
+@pytest.mark.parametrize(
+    "activation", [nn.GELU(), functools.partial(nn.functional.gelu, approximate="none")], ids=["module", "partial"]
+)
+def test_an_activation_with_another_approximation_is_refused(activation):
+    with pytest.raises(InvalidProblemError, match="approximate='tanh', but .* approximate='none'"):
+        rt.Linear(8, 4, activation=activation, approximate="tanh")
+    assert rt.Linear(8, 4, activation=nn.functional.gelu, approximate="tanh").approximate == "tanh"

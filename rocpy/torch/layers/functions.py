@@ -132,9 +132,9 @@ def linear(
         Length N, a scalar, or any shape that broadcasts to the result, which is added after the product.
     activation
         ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function for one of them,
-        such as ``nn.GELU(approximate="tanh")`` or ``F.silu``; or an epilogue created by :func:`rocpy.epilogue`, a
-        function of ``input @ weight.T + bias`` and of its inputs. If it has a parameter ``bias``, it receives the
-        layer's.
+        such as ``nn.GELU(approximate="tanh")`` or ``F.silu`` (modules with hooks or a patched forward are refused);
+        or an epilogue created by :func:`rocpy.epilogue`, a function of ``input @ weight.T + bias`` and of its inputs.
+        If it has a parameter ``bias``, it receives the layer's.
     approximate
         For GELU, as in torch: ``"none"`` is the erf form, ``"tanh"`` its approximation.
     epilogue_inputs

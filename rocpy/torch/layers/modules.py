@@ -20,6 +20,7 @@ from rocpy.torch.operators.activations import (
     ActivationName,
     Approximation,
     find_activation,
+    is_bare,
     name_activation,
 )
 from rocpy.torch.operators.blocks import gated, run_mlp
@@ -29,7 +30,7 @@ from rocpy.torch.operators.sharding import is_sharded
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
 
-__all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "is_bare", "linear_is_patched", "run_layer"]
+__all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "linear_is_patched", "run_layer"]
 
 _Linear, _F = torch.nn.Linear, torch.nn.functional
 _TORCH_LINEAR = torch._C._nn.linear
@@ -246,14 +247,6 @@ def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
     return run_linear(x, weight, bias, row)
 
 
-def is_bare(module: Any) -> bool:
-    """Whether nobody would notice that a module's own call is left out."""
-    table = module.__dict__
-    if any(table[name] for name in _HOOKS) or table.get("_compiled_call_impl") is not None:
-        return False
-    return "forward" not in table and "_call_impl" not in table
-
-
 def calls_are_hooked() -> bool:
     """Whether there are hooks of all modules."""
     return bool(
@@ -262,9 +255,6 @@ def calls_are_hooked() -> bool:
         or _module._global_backward_hooks
         or _module._global_backward_pre_hooks
     )
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class GatedMLP(torch.nn.Module):  # type: ignore[misc]

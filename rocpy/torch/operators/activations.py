@@ -24,6 +24,7 @@ __all__ = [
     "Fused",
     "find_activation",
     "fused",
+    "is_bare",
     "name_activation",
 ]
 
@@ -204,6 +205,7 @@ _MODULES: dict[type, str | None] = {
     torch.nn.SiLU: "silu",
     torch.nn.Sigmoid: "sigmoid",
 }
+_FORWARDS = {kind: kind.forward for kind in _MODULES}
 _FUNCTIONS: dict[Any, str] = {
     torch.relu: "relu",
     torch.nn.functional.relu: "relu",
@@ -214,6 +216,18 @@ _FUNCTIONS: dict[Any, str] = {
 }
 
 
+_OPTIONS = {"approximate", "inplace"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_bare(module: Any) -> bool:
+    """Whether nobody would notice that a module's own call is left out."""
+    table = module.__dict__
+    if any(table[name] for name in _HOOKS) or table.get("_compiled_call_impl") is not None:
+        return False
+    return "forward" not in table and "_call_impl" not in table
+
+
 def name_activation(activation: Any, approximate: str = "none") -> tuple[Any, str]:
     """Return name and approximation of an activation given as one of torch's modules or functions.
 
@@ -222,28 +236,30 @@ def name_activation(activation: Any, approximate: str = "none") -> tuple[Any, st
     Raises
     ------
     InvalidProblemError
-        If a module has an approximation, and another one is asked for.
+        If a module has hooks or code of its own, or an approximation, and another one is asked for.
     """
-    own = "none"
+    own = None
     if type(activation) is functools.partial and not activation.args and activation.keywords.keys() <= _OPTIONS:
-        own = activation.keywords.get("approximate", "none")
+        own = activation.keywords.get("approximate")
         activation = activation.func
     if type(activation) in _MODULES:
-        own = getattr(activation, "approximate", "none")
-        name = _MODULES[type(activation)]
+        kind = type(activation)
+        if not is_bare(activation) or kind.forward is not _FORWARDS[kind]:
+            raise InvalidProblemError(
+                f"activation: got a {kind.__name__} with hooks or a changed forward, which a fused layer would not "
+                "run; apply it to the layer's result"
+            )
+        own = getattr(activation, "approximate", own)
+        name = _MODULES[kind]
     elif isinstance(activation, Hashable) and activation in _FUNCTIONS:
         name = _FUNCTIONS[activation]
     else:
         return activation, approximate
-    if own != "none" and approximate not in ("none", own):
+    if own is not None and approximate not in ("none", own):
         raise InvalidProblemError(
-            f"approximate={approximate!r}, but the activation was given as a function with approximate={own!r}; "
-            "omit approximate="
+            f"approximate={approximate!r}, but the activation was given with approximate={own!r}; omit approximate="
         )
-    return name, approximate if own == "none" else own
-
-
-_OPTIONS = {"approximate", "inplace"}
+    return name, approximate if own is None else own
 
 
 def find_activation(activation: Any, approximate: str = "none") -> Activation:

@@ -144,7 +144,7 @@ def dispatched_matmul(
         b, own_bias = _source_of(b)
         bias = own_bias if bias is None and row.bias else bias
     aux = _sole(aux) if isinstance(aux, dict) else aux
-    for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
+    for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux"), (out, "out")):
         _check_tensor(operand, name)
     refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
@@ -244,6 +244,10 @@ def _refuse_traced_options() -> None:
 
 
 def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
+    if out.device != result.device:
+        raise InvalidOperandError(
+            f"out is on {out.device} and the result on {result.device}; pass an out= on the operands' device"
+        )
     if out.shape != result.shape:
         raise InvalidProblemError(
             f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"

@@ -22,8 +22,8 @@ from torch.utils._device import DeviceContext
 from rocpy.torch.analysis.catalog import METHODS, Known, hold, operation, row_of_call
 from rocpy.torch.analysis.formulas import identify, own_method
 from rocpy.torch.layers.functions import run_layers
-from rocpy.torch.layers.modules import Linear, calls_are_hooked, is_bare, linear_is_patched, run_layer
-from rocpy.torch.operators.activations import ACTIVATIONS, Activation
+from rocpy.torch.layers.modules import Linear, calls_are_hooked, linear_is_patched, run_layer
+from rocpy.torch.operators.activations import ACTIVATIONS, Activation, is_bare
 
 __all__ = ["HELPERS", "is_quiet_activation", "is_quiet_layer", "row_of", "run_sequence"]
 

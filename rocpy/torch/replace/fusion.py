@@ -17,12 +17,13 @@ from torch import nn
 
 from rocpy.torch.analysis.source import Unread, compile_as, syntax_of
 from rocpy.torch.analysis.straight_line import Chain, rewrite
-from rocpy.torch.replace.calls import HELPERS, run_sequence
+from rocpy.torch.replace.calls import HELPERS, is_quiet_layer, row_of, run_sequence
 
 __all__ = ["PAIRS", "Method", "fused_class", "is_fused_class", "original_class", "refusal", "subclass_of"]
 
-#: The attribute of a fused block that holds its pairs, for its representation alone.
-PAIRS = "_rocpy_pairs"
+#: The attribute of a fused block that holds its pairs, for its representation alone: the names of a layer and of the
+#: activation behind it, and what a function there computes.
+PAIRS = "_rocpy_fused_pairs"
 
 #: A method that is to be changed: its name, its pairs, and the layers that may be computed together with those.
 #: Plain data, by which a copy in another process finds its class.
@@ -133,11 +134,22 @@ def subclass_of(base: type, rebuild: tuple[Callable[..., Any], tuple[Any, ...]],
     return type(base.__name__, (base,), common | body)
 
 
+def _fused_now(block: nn.Module) -> list[str]:
+    """Return the pairs that would be one call now: a block's modules may have been exchanged."""
+    pairs = []
+    for name, child, row_of_function in block.__dict__.get(PAIRS, ()):
+        layer = block._modules.get(name)
+        row = row_of(block._modules.get(child)) if child else row_of_function
+        if row is not None and layer is not None and is_quiet_layer(layer, getattr(layer, "weight", None)):
+            pairs.append(f"{name} + {row}")
+    return pairs
+
+
 @functools.cache
 def _subclass(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
     def extra_repr(self: Any) -> str:
         plain = base.extra_repr(self)  # type: ignore[attr-defined]
-        pairs = self.__dict__.get(PAIRS, ())
+        pairs = _fused_now(self)
         return ", ".join(part for part in (plain, f"fused: {', '.join(pairs)}" if pairs else "") if part)
 
     fused = {method[0]: _fused_method(base, method) for method in methods}

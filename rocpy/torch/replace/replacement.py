@@ -326,7 +326,7 @@ def _join(block: str, child: str) -> str:
 def _dress(module: nn.Module, methods: list[FusedMethod], pairs: list[Pair]) -> Callable[[], None]:
     """Give a block the class whose methods are fused; return what takes it back."""
     module.__class__ = fused_class(type(module), tuple(method.key for method in methods))
-    module.__dict__[PAIRS] = tuple(f"{pair.layer} + {pair.row}" for pair in pairs)
+    module.__dict__[PAIRS] = tuple((pair.layer, pair.child, pair.row) for pair in pairs)
 
     def restore() -> None:
         module.__dict__.pop(PAIRS, None)

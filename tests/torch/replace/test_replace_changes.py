@@ -328,3 +328,24 @@ def test_an_activation_whose_code_reads_names_notices_them(x, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", 2.0**0.5)
     monkeypatch.setattr(torch, "erf", torch.tanh)
     close(model(x), 0.5 * before * (1 + torch.tanh(before / 2.0**0.5)))
+
+
+def test_the_representation_names_the_pairs_that_are_fused_now():
+    for make, name in ((lambda: nn.Sequential(nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 6)), "1"), (Base, "act")):
+        model = make()
+        layer, plain_repr = next(iter(model._modules)), model.extra_repr()
+        rt.replace_linear(model)
+        assert model.extra_repr() == f"fused: {layer} + {model_row(model, name)}"
+        for module, text in (
+            (nn.SiLU(), f"fused: {layer} + silu"),
+            (nn.Tanh(), plain_repr),
+            (nn.ReLU(), f"fused: {layer} + relu"),
+        ):
+            setattr(model, name, module)
+            assert model.extra_repr() == text
+        setattr(model, layer, nn.Linear(6, 6))
+        assert model.extra_repr() == plain_repr
+
+
+def model_row(model, name):
+    return {nn.GELU: "gelu", nn.ReLU: "relu", nn.SiLU: "silu"}[type(getattr(model, name))]
