@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rocpy._messages.suggestions import did_you_mean
@@ -94,6 +95,13 @@ def choice_of(choices: Sequence[str]) -> Callable[[str], str]:
 
     choose.choices = tuple(choices)  # type: ignore[attr-defined]  # completion reads them
     return choose
+
+
+def path_of(text: str) -> Path:
+    """Take a path: an empty one, as of a variable that is not set, would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def number_from(kind: type[int | float], least: float, most: float | None = None) -> Callable[[str], float]:

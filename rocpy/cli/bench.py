@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from rocpy._messages.distribution import install_command
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, say, warn, writable
-from rocpy.cli._parser import Parser, add_json, choice_of, number_from
+from rocpy.cli._parser import Parser, add_json, choice_of, number_from, path_of
 from rocpy.cli.measured.comparison import COLUMNS, NUMBERS, changes, left_out, machines, read
 from rocpy.cli.measured.drawing import draw
 from rocpy.cli.measured.pages import comparison_page, page_of
@@ -79,23 +79,23 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--list", action="store_true", help="measure nothing; list the groups' names for --only")
     parser.add_argument(
         "--output",
-        type=Path,
+        type=path_of,
         metavar="FOLDER",
         default=Path("benchmark-results"),
         help="folder for the results, one JSON file per benchmark (default: benchmark-results)",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw the results: FILE.png or FILE.html (needs matplotlib)"
+        "--plot", type=path_of, metavar="FILE", help="draw the results: FILE.png or FILE.html (needs matplotlib)"
     )
     parser.add_argument(
         "--html",
-        type=Path,
+        type=path_of,
         metavar="PAGE",
         help="write the results to one HTML page, with tables and, if matplotlib is installed, plots",
     )
     parser.add_argument(
         "--compare",
-        type=Path,
+        type=path_of,
         nargs=2,
         metavar=("OLD", "NEW"),
         help="measure nothing; compare two results (files, or folders of them): exit code 1 if rocpy became slower",

@@ -24,7 +24,7 @@ from rocpy.cli._output import (
     warn,
     writable,
 )
-from rocpy.cli._parser import Parser, add_json, choice_of, number_from
+from rocpy.cli._parser import Parser, add_json, choice_of, number_from, path_of
 
 TIERS = ("quick", "full")
 DEFAULT_REPORT = Path("rocpy-selftest.json")
@@ -56,7 +56,7 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "--report",
-        type=Path,
+        type=path_of,
         metavar="FILE",
         default=DEFAULT_REPORT,
         help=f"file for the self-test's report, which can be attached to an issue (default: {DEFAULT_REPORT})",

@@ -12,6 +12,7 @@ from rocpy.cli._machine import Machine
 from rocpy.cli._output import (
     EXIT_NO_PLATFORM,
     EXIT_PROBLEM,
+    UsageError,
     print_error,
     print_findings,
     print_json,
@@ -20,7 +21,7 @@ from rocpy.cli._output import (
     say_folded,
 )
 from rocpy.cli._parser import Parser, add_commands, add_json, number_from
-from rocpy.errors import RcclError, RocpyError
+from rocpy.errors import InvalidArgumentError, RcclError, RocpyError
 
 COMMANDS = {
     "status": "Show every communicator of this machine's jobs, and each rank's calls.",
@@ -83,6 +84,8 @@ def _document(address: str | None, timeout_s: float) -> dict[str, Any]:
 
     try:
         return machine_status(address=address, timeout_s=timeout_s)
+    except InvalidArgumentError as error:
+        raise UsageError(f"rocpy rccl: {error}") from None
     except RcclError as error:
         print_error(error)
         raise _NoAnswerError(EXIT_PROBLEM) from None

@@ -11,7 +11,7 @@ from typing import Any
 from rocpy._messages.html import page, table
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, writable
-from rocpy.cli._parser import Parser, add_json
+from rocpy.cli._parser import Parser, add_json, path_of
 
 COLUMNS = (
     "card",
@@ -34,11 +34,11 @@ BAD = ("failed", "error")
 def configure(parser: Parser) -> None:
     """Add the command's options."""
     parser.add_argument(
-        "files", metavar="FILE", type=Path, nargs="+", help="reports that `rocpy doctor --selftest` wrote"
+        "files", metavar="FILE", type=path_of, nargs="+", help="reports that `rocpy doctor --selftest` wrote"
     )
     parser.add_argument(
         "--output",
-        type=Path,
+        type=path_of,
         metavar="PAGE",
         help="write a page to this file, .md or .html, instead of a table to standard output",
     )

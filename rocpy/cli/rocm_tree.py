@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import UsageError, print_json, say
-from rocpy.cli._parser import Parser, add_json, choice_of
+from rocpy.cli._parser import Parser, add_json, choice_of, path_of
 
 RELEASES = ("6.4", "7.0", "7.2")
 DEFAULT_RELEASE = "7.2"
@@ -17,7 +17,7 @@ DEFAULT_RELEASE = "7.2"
 def configure(parser: Parser) -> None:
     """Add the command's options."""
     parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="folder to lay the tree out in; created if it does not exist"
+        "folder", metavar="FOLDER", type=path_of, help="folder to lay the tree out in; created if it does not exist"
     )
     add_release(parser)
     add_json(parser)

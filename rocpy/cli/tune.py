@@ -25,7 +25,7 @@ from rocpy.cli._output import (
     warn,
     writable,
 )
-from rocpy.cli._parser import Parser, add_commands, add_json, choice_of, number_from
+from rocpy.cli._parser import Parser, add_commands, add_json, choice_of, number_from, path_of
 from rocpy.errors import RocpyError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def configure(parser: Parser) -> None:
         help="rocpy's JSON, TunableOp's CSV or hipBLASLt's file (default: json)",
     )
     below["import"].add_argument(
-        "paths", metavar="FILE", type=Path, nargs="+", help="JSON files of records, or other databases"
+        "paths", metavar="FILE", type=path_of, nargs="+", help="JSON files of records, or other databases"
     )
     below["clear"].add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for name in ("list", "show", "export", "clear"):
@@ -73,7 +73,7 @@ def configure(parser: Parser) -> None:
     functions = {"run": run, "list": list_records, "show": show, "export": export, "import": import_records}
     for name, function in (functions | {"clear": clear}).items():
         below[name].add_argument(
-            "--database", type=Path, metavar="FILE", help="file of records (default: those in ROCPY_TUNING_DB)"
+            "--database", type=path_of, metavar="FILE", help="file of records (default: those in ROCPY_TUNING_DB)"
         )
         add_json(below[name])
         set_run(below[name], function, takes_program=name == "run")
@@ -84,10 +84,12 @@ def _configure_run(parser: Parser) -> None:
     parser.add_argument(
         "source",
         metavar="FILE",
-        type=Path,
+        type=path_of,
         help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)",
     )
-    parser.add_argument("words", nargs="*", metavar="ARGS", help="arguments for the program; put its options after --")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="ARGS", help="arguments for the program; put its options after --"
+    )
     parser.add_argument(
         "--budget-ms",
         type=number_from(float, 0.001),
@@ -96,7 +98,7 @@ def _configure_run(parser: Parser) -> None:
         help="time for each problem in milliseconds (default: 1000)",
     )
     parser.add_argument("--again", action="store_true", help="measure problems again even if a usable record exists")
-    parser.add_argument("--save-shapes", type=Path, metavar="FILE", help="write the program's problems to this file")
+    parser.add_argument("--save-shapes", type=path_of, metavar="FILE", help="write the program's problems to this file")
 
 
 def run(arguments: Arguments) -> int:

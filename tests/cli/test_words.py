@@ -73,6 +73,8 @@ def run(capsys, monkeypatch, tmp_path):
         ("rccl trace --seconds nan", ["--seconds", "at least 0"]),
         ("rccl trace --interval-s 0", ["--interval-s", "at least 0.01"]),
         ("rccl check -r 0", ["from 1 to 3"]),
+        ("rccl status --address :", ["address", "':'", "host:port"]),
+        ("rccl trace --address localhost:99999", ["address", "'localhost:99999'", "host:port"]),
         ("report", ["FILE"]),
         ("report missing.json", ["cannot read missing.json"]),
         ("report report.json --output /proc/page.html", ["cannot write /proc/page.html", "--output"]),
@@ -89,6 +91,33 @@ def test_wrong_words_are_usage(run, words, parts):
     assert len(err.splitlines()) == 1
     for part in parts:
         assert part in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rocm-tree", ""),
+        ("report", ""),
+        ("report", "report.json", "--output", ""),
+        ("bench", "matmul", "--output", ""),
+        ("tune", "run", ""),
+        ("tune", "import", ""),
+        ("tune", "list", "--database", ""),
+        ("doctor", "--selftest", "--report", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_current_folder(run, words, tmp_path):
+    code, _, error = run(*words)
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "the path is empty" in error
+
+
+def test_only_words_that_are_required_are_missing(run):
+    code, _, error = run("tune", "run")
+    assert code == 2
+    assert "FILE" in error
+    assert "ARGS" not in error
 
 
 @pytest.mark.parametrize("words", [[], ["tune"], ["rccl"]])
