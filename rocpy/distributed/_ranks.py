@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import threading
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, RcclSystemError, RemoteError
@@ -92,7 +94,9 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
     Exception
         The exception of a rank; if several failed, the one that caused the other failures.
     RcclSystemError
-        A process exited without returning a result.
+        A process exited without returning a result, or its result or exception cannot be pickled.
+    InvalidArgumentError
+        The function or an argument cannot be pickled.
     """
     context = multiprocessing.get_context("spawn")
     ident = _unique(nranks)
@@ -104,7 +108,11 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
             args=(function, rank, nranks, bytes(ident), timeout_s, arguments, theirs),
             name=f"rank {rank}",
         )
-        process.start()
+        try:
+            process.start()
+        except Exception as error:
+            _refuse_unpicklable(error, function=function, arguments=arguments)
+            raise
         theirs.close()
         pipes.append(ours)
         processes.append(process)
@@ -114,13 +122,12 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
         try:
             is_good, answer = pipe.recv()
         except EOFError:
-            is_good, answer = (
-                False,
-                RcclSystemError(f"the process of rank {rank} exited without returning a result", rank=rank),
-            )
+            is_good, answer = False, (b"", f"the process of rank {rank} exited without returning a result")
+        except Exception as error:  # noqa: BLE001  (whatever a result's class does)
+            is_good, answer = False, (b"", f"rank {rank}: its result cannot be unpickled: {error!r}")
         pipe.close()
         results.append(answer if is_good else None)
-        errors += [] if is_good else [answer]
+        errors += [] if is_good else [_error_of(rank, *answer)]
     for process in processes:
         process.join()
     _raise_first(errors)
@@ -146,11 +153,41 @@ def _serve(
         with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm:
             answer = (True, function(comm, *arguments))
     except BaseException as error:  # noqa: BLE001  (raised in the parent)
-        answer = (False, error)
+        answer = (False, _packed(error))
     try:
         connection.send(answer)
     except Exception as error:  # noqa: BLE001  (what cannot be pickled is told as text)
-        connection.send((False, RcclSystemError(f"rank {rank}: {answer[1]!r} cannot be sent: {error}", rank=rank)))
+        connection.send((False, (b"", f"rank {rank}: {answer[1]!r} cannot be sent: {error}")))
+
+
+def _packed(error: BaseException) -> tuple[bytes, str]:
+    """Return an exception pickled, and what it says if that cannot be undone."""
+    try:
+        return pickle.dumps(error), repr(error)
+    except Exception:  # noqa: BLE001  (whatever its class does)
+        return b"", repr(error)
+
+
+def _error_of(rank: int, pickled: bytes, text: str) -> BaseException:
+    """Return a rank's exception; one that cannot be pickled as text."""
+    if not pickled:
+        return RcclSystemError(text, rank=rank)
+    try:
+        error = pickle.loads(pickled)  # noqa: S301  (of a process that was started here)
+    except Exception as why:  # noqa: BLE001  (whatever its class does)
+        error = RcclSystemError(f"rank {rank} raised {text}, which cannot be unpickled: {why}", rank=rank)
+    return error if isinstance(error, BaseException) else RcclSystemError(f"rank {rank} raised {text}", rank=rank)
+
+
+def _refuse_unpicklable(error: Exception, **operands: Any) -> None:
+    """Raise an error that names what a process could not be started with, if that is the cause."""
+    for name, value in operands.items():
+        try:
+            ForkingPickler.dumps(value)
+        except Exception:  # noqa: BLE001  (whatever its class does)
+            raise InvalidArgumentError(
+                f"{name}: cannot be pickled for another process ({error}); pass what the processes can import"
+            ) from error
 
 
 def _raise_first(errors: list[BaseException]) -> None:
