@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import functools
 
-from rocpy import _core
+from rocpy import _core, _json
 
-__all__ = ["fault_of_variable", "rows"]
+__all__ = ["fault_of_kernel_set", "fault_of_variable", "rows"]
 
 
 @functools.cache
@@ -34,3 +34,17 @@ def fault_of_variable(name: str, value: str) -> str:
         return ""
     words = words if default else [*words, "empty"]
     return f"{name}: got {value[:100]!r}, expected {', '.join(words[:-1])} or {words[-1]}"
+
+
+def fault_of_kernel_set(wanted: str) -> str:
+    """Return why the loaded host platform does not use a kernel set; ``""`` where it does, or none is named.
+
+    Without the set the platform itself would use the fastest that the CPU has.
+    """
+    used = _json.loads(_core.platform_info() or "{}").get("isa")
+    if not wanted or wanted == used:
+        return ""
+    return (
+        f"ROCPY_HOST_ISA: got {wanted!r}, a kernel set that this CPU lacks, or that was named after the host platform was "
+        f"loaded with {used}; unset it, or start a new process with another one"
+    )

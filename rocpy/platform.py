@@ -13,7 +13,7 @@ from rocpy import _core, _json
 from rocpy._locks import hold_over_forks
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
-from rocpy._variables import fault_of_variable, rows
+from rocpy._variables import fault_of_kernel_set, fault_of_variable, rows
 from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
@@ -87,8 +87,7 @@ def rocpy_variables() -> dict[str, str]:
 def _check_variables() -> None:
     """Refuse a value that a variable cannot have: before the platform reads it, which would take the default."""
     for name in rows():
-        fault = fault_of_variable(name, os.environ.get(name, ""))
-        if fault:
+        if fault := fault_of_variable(name, os.environ.get(name, "")):
             raise InvalidProblemError(fault)
 
 
@@ -121,8 +120,7 @@ def environment(name: str) -> str:
     except KeyError:
         raise InvalidProblemError(f"{name} is not a rocpy variable; the variables are {', '.join(rows())}") from None
     value = os.environ.get(name) or default
-    fault = fault_of_variable(name, value)
-    if fault:
+    if fault := fault_of_variable(name, value):
         raise InvalidProblemError(fault)
     return value
 
@@ -294,6 +292,9 @@ def _load_host() -> _search.Tree:
     outcome, reason = _core.load(tree.directories)
     if outcome != "loaded":
         raise LibraryError(f"the host platform of this installation cannot be loaded: {reason}")
+    if fault := fault_of_kernel_set(environment("ROCPY_HOST_ISA")):
+        _core.unload()
+        raise InvalidProblemError(fault)
     return tree
 
 
