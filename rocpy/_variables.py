@@ -45,6 +45,6 @@ def fault_of_kernel_set(wanted: str) -> str:
     if not wanted or wanted == used:
         return ""
     return (
-        f"ROCPY_HOST_ISA: got {wanted!r}, a kernel set that this CPU lacks, or that was named after the host platform was "
-        f"loaded with {used}; unset it, or start a new process with another one"
+        f"ROCPY_HOST_ISA: got {wanted!r}, a kernel set that this CPU lacks, or that was named after the host platform "
+        f"was loaded with {used}; unset it, or start a new process with another one"
     )
