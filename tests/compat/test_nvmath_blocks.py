@@ -290,6 +290,49 @@ def test_scales_of_another_format_are_refused(call, match):
         call(np.ones((128, 4), np.uint8))
 
 
+CONTRADICTIONS = {
+    "axis": (lambda x: {"operand_or_shape": x, "axis": -2}, MXFP8, "axis: got -2.*rows lie along -1"),
+    "axis from the front": (lambda x: {"operand_or_shape": x, "axis": 0}, MXFP8, "axis: got -2.*rows lie along -1"),
+    "axis of columns": (lambda x: {"operand_or_shape": x.T, "axis": -1}, MXFP8, "axis: got -1.*columns lie along -2"),
+    "format": (lambda x: {"operand_or_shape": x}, NVFP4, "block_scaling_format: NVFP4, .*float8_e4m3fn"),
+    "extent": (lambda x: {"operand_or_shape": x[:0]}, MXFP8, "operand_or_shape: got shape .0, 128"),
+    "extent of a shape": (lambda x: {"operand_or_shape": (128, 0), "axis": -1}, MXFP8, "operand_or_shape: got shape"),
+    "one axis": (lambda x: {"operand_or_shape": x[0]}, MXFP8, "operand_or_shape: got shape .128,"),
+    "no array": (lambda x: {"operand_or_shape": None}, MXFP8, "operand_or_shape: a builtins.NoneType"),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+@pytest.mark.parametrize("name", ["get_block_scale_offset", "to_block_scale", "expand_block_scale"])
+def test_what_contradicts_the_operand_is_refused(name, case, package, torch):
+    x = np.zeros((128, 128), ml_dtypes.float8_e4m3fn)
+    scales = np.ones((128, 4), np.uint8)
+    if package == "torch":
+        x, scales = torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn), torch.from_numpy(scales)
+    first = {"get_block_scale_offset": (1, 1), "to_block_scale": scales, "expand_block_scale": scales.reshape(-1)}
+    make, form, match = CONTRADICTIONS[case]
+    with pytest.raises((ValueError, TypeError), match=match) as caught:
+        getattr(helpers, name)(first[name], block_scaling_format=form, **make(x))
+    assert isinstance(caught.value, rocpy.RocpyError)
+
+
+@pytest.mark.torch
+def test_what_a_helper_cannot_apply_is_refused(torch):
+    x = torch.zeros(128, 128).to(torch.float8_e4m3fn)
+    scales = helpers.create_mxfp8_scale(x, 0)
+    for call in (
+        helpers.apply_mxfp8_scale,
+        lambda *args: helpers.expand_block_scale(args[1], x, MXFP8, output_dtype=args[2]),
+    ):
+        with pytest.raises(TypeError, match="output_dtype: got 'float32', expected 'smallest' or a torch.dtype"):
+            call(x, scales, "float32")
+    with pytest.raises(ValueError, match="operand_or_shape: got shape .128,"):
+        helpers.apply_mxfp8_scale(x[0], scales)
+    assert helpers.get_block_scale_offset((5, 5), (128, 256), "MXFP8", axis=1) == offset_of(5, 5, 8)
+
+
 def test_the_smallest_type_that_holds_the_numbers():
     x = np.full((128, 128), 1, ml_dtypes.float8_e4m3fn)
     for exponent, dtype in ((0, np.float16), (20, np.float32), (-126, np.float32), (127, np.float32)):

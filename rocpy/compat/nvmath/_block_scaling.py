@@ -96,18 +96,28 @@ def _torch_uint8(array: Any) -> Any:
 
 def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], int]:
     """Return the logical shape of an operand and the axis that its blocks lie along."""
-    if isinstance(operand_or_shape, (tuple, list)):
-        if axis is None:
-            raise InvalidProblemError("axis: it is needed with a shape: -1 for a, -2 for b")
-        shape = tuple(int(extent) for extent in operand_or_shape)
-    else:
-        shape = tuple(operand_or_shape.shape)
-        if axis is None:
-            axis = -2 if _arrays.is_column_major(operand_or_shape) else -1
-        along = len(shape) + axis
+    is_shape = isinstance(operand_or_shape, (tuple, list))
+    if not is_shape:
+        _arrays.package_of(operand_or_shape, "operand_or_shape")
+    elif axis is None:
+        raise InvalidProblemError("axis: it is needed with a shape: -1 for a, -2 for b")
+    shape = tuple(operand_or_shape if is_shape else operand_or_shape.shape)
+    if len(shape) < 2 or not all(isinstance(extent, (int, np.integer)) and extent > 0 for extent in shape):
+        raise InvalidProblemError(f"operand_or_shape: got shape {shape}, expected two axes or more, none of extent 0")
+    if isinstance(axis, int) and axis >= 0:
+        axis -= len(shape)
+    if not is_shape:
+        own = -2 if _arrays.is_column_major(operand_or_shape) else -1
+        axis = own if axis is None else axis
+        if axis != own and axis in (-1, -2):
+            raise InvalidProblemError(
+                f"axis: got {axis}, but blocks of an operand in {'rows' if own == -1 else 'columns'} lie along {own}; "
+                "omit axis"
+            )
         packing = packing_of(operand_or_shape)
+        along = len(shape) + own
         shape = tuple(extent * packing if position == along else extent for position, extent in enumerate(shape))
-    if axis not in (-1, -2) or len(shape) < 2:
+    if axis not in (-1, -2):
         raise InvalidProblemError(f"axis={axis!r}, shape {shape}; blocks lie along -1 or -2 of two axes or more")
     return shape, axis
 
@@ -115,7 +125,12 @@ def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], 
 def _extents(
     operand_or_shape: Any, axis: int | None, form: BlockScalingFormat
 ) -> tuple[tuple[int, ...], int, int, int]:
-    """Return batch axes, lines, blocks and the axis of the scales of an operand."""
+    """Return batch axes, lines, blocks and the axis of the scales of an operand, which is of the format."""
+    if not isinstance(operand_or_shape, (tuple, list)):
+        _arrays.package_of(operand_or_shape, "operand_or_shape")
+        dtype = _text(operand_or_shape.dtype).removesuffix("_x2")
+        if dtype in ("float4_e2m1fn", "float8_e4m3fn", "float8_e5m2") and format_of(dtype) is not form:
+            raise InvalidProblemError(f"block_scaling_format: {form.name}, and the operand is {dtype}")
     shape, axis = shape_of(operand_or_shape, axis)
     *batch, rows, columns = shape
     lines, k = (rows, columns) if axis == -1 else (columns, rows)
@@ -268,7 +283,7 @@ def to_block_scale(
 ) -> Any:  # fmt: skip
     """Return scales in tiles from an array with the operand's axes, the blocked one counted in blocks."""
     form = _format(block_scaling_format)
-    _check_scales("scale_tensor", scale_tensor, operand_or_shape, form)
+    _check_scales("scale_tensor", scale_tensor, form)
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
     wanted = (*batch, lines, blocks) if axis == -1 else (*batch, blocks, lines)
     if tuple(scale_tensor.shape) != wanted:
@@ -304,7 +319,7 @@ def expand_block_scale(
         Device of a torch result; by default that of the scales.
     """
     form = _format(block_scaling_format)
-    _check_scales("scales_1d", scales_1d, operand_or_shape, form)
+    _check_scales("scales_1d", scales_1d, form)
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
     wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
     if tuple(scales_1d.shape) != (wanted,) or scales_1d.itemsize != 1:
@@ -325,8 +340,7 @@ def expand_block_scale(
 
 def _factors(codes: Any, kind: Any, form: BlockScalingFormat, output_dtype: Any) -> Any:
     """Return scales from their bytes, in the type that was asked for."""
-    smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
-    wanted = form.scale_dtype if smallest else _text(output_dtype)
+    wanted = _output_name(output_dtype, codes) or form.scale_dtype
     if wanted == form.scale_dtype:
         return codes if form is BlockScalingFormat.MXFP8 else codes.view(kind)
     if wanted not in _WIDTHS:
@@ -336,6 +350,15 @@ def _factors(codes: Any, kind: Any, form: BlockScalingFormat, output_dtype: Any)
     if kind is not None:
         return _as_asked(_cast(codes.view(kind), "float64"), output_dtype)
     return _as_asked((codes.double() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan")), output_dtype)
+
+
+def _output_name(output_dtype: Any, array: Any) -> str:
+    """Return the name of a result's type, empty for the smallest; with torch it is torch's own."""
+    if isinstance(output_dtype, str) and output_dtype == "smallest":
+        return ""
+    if not isinstance(array, np.ndarray) and type(output_dtype).__module__ != "torch":
+        raise InvalidOperandError(f"output_dtype: got {output_dtype!r}, expected 'smallest' or a torch.dtype")
+    return _text(output_dtype)
 
 
 def _text(dtype: Any) -> str:
@@ -352,21 +375,18 @@ def _torch_float8() -> Any:
     return sys.modules["torch"].float8_e4m3fn
 
 
-def _check_scales(name: str, scales: Any, operand_or_shape: Any, form: BlockScalingFormat) -> None:
-    """Refuse scales of another type than the format's, and operands of another format."""
+def _check_scales(name: str, scales: Any, form: BlockScalingFormat) -> None:
+    """Refuse scales of another type than the format's."""
     _arrays.package_of(scales, name)
     known = {form.scale_dtype, "uint8"} | ({"float8_e8m0fnu"} if form is BlockScalingFormat.MXFP8 else set())
     if _text(scales.dtype) not in known:
         raise InvalidProblemError(f"{name} is {scales.dtype}; the scales of {form.name} are {', '.join(sorted(known))}")
-    if not isinstance(operand_or_shape, (tuple, list)):
-        dtype = _text(operand_or_shape.dtype).removesuffix("_x2")
-        if dtype in ("float4_e2m1fn", "float8_e4m3fn", "float8_e5m2") and format_of(dtype) is not form:
-            raise InvalidProblemError(f"block_scaling_format: {form.name}, and the operand is {dtype}")
 
 
 @default_arithmetic
 def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") -> Any:
     """Return an MXFP8 operand times its scales; ``output_dtype`` as for :func:`expand_block_scale`."""
+    shape_of(x, None)
     if isinstance(x, np.ndarray):
         wide, kind = x.astype(np.float64), np.dtype(np.float64)
     else:
@@ -377,9 +397,8 @@ def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") ->
 
 def _as_asked(wide: Any, output_dtype: Any) -> Any:
     """Return float64 numbers in a type that holds them: no finite one becomes infinite, none but zero becomes zero."""
-    smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
-    wanted = "" if smallest else _text(output_dtype)
-    if not smallest and wanted not in _WIDTHS:
+    wanted = _output_name(output_dtype, wide)
+    if wanted and wanted not in _WIDTHS:
         raise InvalidOperandError(f"output_dtype: got {output_dtype!r}, expected 'smallest', {', '.join(_WIDTHS)}")
     for name in _WIDTHS:
         result = _cast(wide, name)
@@ -388,7 +407,7 @@ def _as_asked(wide: Any, output_dtype: Any) -> Any:
             ((again == 0) == (wide == 0)).all()
         ):
             break
-    if smallest or wanted == name:
+    if wanted in ("", name):
         return result
     if _WIDTHS.index(wanted) < _WIDTHS.index(name):
         raise InvalidProblemError(f"output_dtype: {wanted} does not hold these numbers; {name} does")
