@@ -258,3 +258,40 @@ def test_the_numbers_of_enumerations():
     assert linalg.advanced.MatmulInnerShape.MMA16816 == 4
     with pytest.raises(ValueError, match="compute_type"):
         linalg.advanced.MatmulOptions(compute_type=nvmath.ComputeType.COMPUTE_32F)
+
+
+ORDERS = [  # a, b, c as shapes and order, and whether the result lies in columns
+    (((3, 1), "C"), ((1, 5), "C"), None, False),
+    (((3, 1), "F"), ((1, 5), "F"), None, True),
+    (((2, 3, 1), "C"), ((2, 1, 5), "C"), None, False),
+    (((3, 4), "C"), ((4, 1), "C"), None, False),
+    (((3, 4), "C"), ((4, 5), "F"), None, True),
+    (((1, 4), "C"), ((4, 5), "C"), None, False),
+    (((3, 4), "F"), ((4, 5), "F"), ((3, 5), "C"), False),
+    (((3, 4), "C"), ((4, 5), "C"), ((3, 5), "F"), True),
+    (((3, 4), "C"), ((4, 5), "C"), ((5,), "rows"), True),
+    (((3, 4), "F"), ((4, 5), "F"), ((3, 1), "columns"), False),
+]
+
+
+@pytest.mark.parametrize("case", range(len(ORDERS)))
+def test_the_result_lies_as_nvmaths_does(case, made):
+    *operands, in_columns = ORDERS[case]
+    arrays = []
+    for operand in operands:
+        if operand is None:
+            arrays.append(None)
+        elif operand[1] in "CF":
+            shape = operand[0]
+            array = rand(*shape) if operand[1] == "C" else rand(*shape[:-2], *shape[:-3:-1]).swapaxes(-1, -2)
+            arrays.append(made(array))
+        else:  # one row or column for all
+            one = made(rand(*operand[0]))
+            arrays.append(one.expand(3, 5) if hasattr(one, "expand") else np.broadcast_to(one, (3, 5)))
+    a, b, c = arrays
+    d = linalg.matmul(a, b) if c is None else linalg.matmul(a, b, c, beta=2.0)
+    close(d, np.asarray(a) @ np.asarray(b) + (0 if c is None else 2 * np.asarray(c)))
+    rows, columns = d.shape[-2:]
+    if min(rows, columns) > 1:
+        strides = d.stride() if hasattr(d, "stride") else tuple(stride // d.itemsize for stride in d.strides)
+        assert strides[-2:] == ((1, rows) if in_columns else (columns, 1))

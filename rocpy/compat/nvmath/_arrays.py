@@ -61,14 +61,18 @@ def is_column_major(array: Any) -> bool:
     return strides[-1] != 1 and rows == 1 and columns != 1
 
 
+def is_column_ordered(array: Any) -> bool:
+    """Whether a matrix of the plain product lies in columns: each ends before the next begins, by the strides alone."""
+    (rows, columns), (down, across) = array.shape[-2:], strides_of(array)[-2:]
+    if 1 not in (down, across) and 0 not in (down, across):
+        # The stride of an axis of extent 1 says nothing.
+        down, across = (0 if rows == 1 else down), (0 if columns == 1 else across)
+    return bool(rows * down <= across)
+
+
 def column(c: Any) -> Any:
     """Return a c of one axis as a matrix of one column."""
     return c[:, None] if c is not None and len(c.shape) == 1 else c
-
-
-def is_row_major(array: Any) -> bool:
-    """Whether the last axis is the contiguous one, and not the last but one."""
-    return strides_of(array)[-1] == 1 and not is_column_major(array)
 
 
 def transposed(array: Any) -> Any:

@@ -54,9 +54,8 @@ class Single(_product.Matmul):
         super().__init__(
             full_a, full_b, self._lifted(c), alpha=alpha, beta=beta, qualifiers=marks, options=options, stream=stream
         )
-        if c is None:
-            column = not all(len(x.shape) > 1 and _arrays.is_row_major(x) for x in (a, b))
-            self._specification = dataclasses.replace(self._specification, column_major=column)
+        column = any(len(x.shape) < 2 or _arrays.is_column_ordered(x) for x in ((a, b) if c is None else (c,)))
+        self._specification = dataclasses.replace(self._specification, column_major=column)
         self._operands = operands
         self._kinds = kinds_of(operands)
 
