@@ -119,6 +119,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   arena_used_ = static_cast<std::size_t>(config_.dynamic_shared_bytes);
   error_.reset();
   pending_.reset();
+  poisoned_ = false;
   ++stamp_;
   if (levels_used_) {
     for (Level &level : levels_) level.used = false;
@@ -219,6 +220,7 @@ void BlockRunner::start_thread(Fiber &fiber) {
   }
   state.rank = rank;
   state.site = nullptr;
+  state.undefined = 0;
 }
 
 void BlockRunner::finish_thread(Fiber &fiber) {

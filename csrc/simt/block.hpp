@@ -121,6 +121,7 @@ class BlockRunner {
   void *dynamic_shared() { return arena_; }
   void access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
   void stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes);
+  void note_poison() { poisoned_ = true; }
   [[noreturn]] void divided_by_zero(rocpy_simt_state *state) { fail(Fault::division, state, ""); }
   [[noreturn]] void raise(rocpy_simt_state *state, int32_t code, const void *information);
 
@@ -208,6 +209,7 @@ class BlockRunner {
   std::vector<Allocation> allocations_;
   SharedCheck check_;
   GlobalCheck *arrays_ = nullptr;
+  bool poisoned_ = false;  // some thread of the block has undefined values
 
   uint64_t random_state_ = 0;
   uint64_t switches_ = 0;

@@ -59,9 +59,9 @@ void BlockRunner::access_array(rocpy_simt_state *state, const void *address, int
 void BlockRunner::stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes) {
   const bool poison = bytes == 4 ? bits == ROCPY_SIMT_POISON_FLOAT32 || bits == ROCPY_SIMT_POISON_INT32
                                  : bits == ROCPY_SIMT_POISON_FLOAT64 || bits == ROCPY_SIMT_POISON_INT64;
-  if (!poison) return;
-  const auto *byte = static_cast<const char *>(address);
-  if (byte >= arena_ && byte < arena_ + arena_bytes_) return;  // it may be overwritten before it is used
+  if (!state->undefined && !(poison && poisoned_)) return;
+  // In memory of the block or of a thread it may be overwritten before it is used.
+  if (!arrays_ || !arrays_->has(address)) return;
   fail(Fault::uninitialised, state, "a result is stored that the collective leaves undefined in this thread");
 }
 

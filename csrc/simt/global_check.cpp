@@ -107,16 +107,21 @@ void GlobalCheck::remember(Cell &cell, int32_t kind, int64_t block, const Moment
   }
 }
 
-GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t kind, int64_t block,
-                                 const Moment &now) {
-  GlobalConflict result;
+const GlobalCheck::Part *GlobalCheck::part_of(const void *address) const {
   const auto target = reinterpret_cast<std::uintptr_t>(address);
   auto part = std::upper_bound(parts_.begin(), parts_.end(), target,
                                [](std::uintptr_t value, const Part &each) { return value < each.range.begin; });
-  if (part == parts_.begin()) return result;
+  if (part == parts_.begin()) return nullptr;
   --part;
-  const std::size_t offset = target - part->range.begin;
-  if (offset >= part->range.bytes) return result;
+  return target - part->range.begin < part->range.bytes ? &*part : nullptr;
+}
+
+GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t kind, int64_t block,
+                                 const Moment &now) {
+  GlobalConflict result;
+  const Part *part = part_of(address);
+  if (!part) return result;
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - part->range.begin;
   const std::size_t end = std::min(offset + bytes, part->range.bytes);
   for (std::size_t i = offset / part->range.granule; i * part->range.granule < end; ++i) {
     Cell &cell = part->cells[i];

@@ -31,6 +31,9 @@ class GlobalCheck {
   // Throws std::bad_alloc where the machine has not the memory to remember all.
   explicit GlobalCheck(std::vector<Range> ranges);
 
+  // Whether an address lies in an array.
+  bool has(const void *address) const { return part_of(address) != nullptr; }
+
   // Notes an access and tells what is wrong with it.
   GlobalConflict note(const void *address, std::size_t bytes, int32_t kind, int64_t block, const Moment &now);
 
@@ -60,6 +63,7 @@ class GlobalCheck {
     std::unique_ptr<Cell[], Free> cells;
   };
 
+  const Part *part_of(const void *address) const;
   static bool ordered(const Access &earlier, int64_t block, const Moment &now);
   static bool raced_reads(const Cell &cell, int64_t block, const Moment &now);
   static void note_read(Cell &cell, int64_t block, const Moment &now);

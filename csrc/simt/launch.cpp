@@ -197,6 +197,8 @@ void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bit
   BlockRunner::running->stored(state, address, bytes == 4 ? word & 0xffffffffu : word, bytes);
 }
 
+void rocpy_simt_poisoned(rocpy_simt_state *) { BlockRunner::running->note_poison(); }
+
 void rocpy_simt_divided_by_zero(rocpy_simt_state *state) { BlockRunner::running->divided_by_zero(state); }
 
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information) {

@@ -21,8 +21,9 @@ typedef struct rocpy_simt_state {
   int32_t warp_size; /* 32 or 64 */
   int32_t debug;     /* 1: accesses are checked, undefined results are poisoned */
   int64_t dynamic_shared_bytes;
-  const char *site; /* "file:line" of the call or, in debug mode, the statement that runs */
-  void *frame;      /* of a resumable kernel, which sets it: see rocpy_simt_frame */
+  const char *site;  /* "file:line" of the call or, in debug mode, the statement that runs */
+  void *frame;       /* of a resumable kernel, which sets it: see rocpy_simt_frame */
+  int32_t undefined; /* debug mode: 1 while what is returned or stored is an undefined result */
 } rocpy_simt_state;
 
 /* A kernel for one thread; the arguments are the launcher's own. A resumable one returns where it waits, see
@@ -99,8 +100,9 @@ int32_t rocpy_simt_group_size(rocpy_simt_state *state, int32_t width);
 void *rocpy_simt_shared(rocpy_simt_state *state, const void *key, int64_t bytes);
 void *rocpy_simt_dynamic_shared(rocpy_simt_state *state);
 
-/* Debug mode: an access of the kernel to memory that is not its own stack, and the bits that it
- * stores, which may be those of a poisoned result. */
+/* Debug mode: an access of the kernel to memory that is not its own stack, and the bits that it stores, which may be
+ * those of a poisoned result, if the block has any: it says so before. */
+void rocpy_simt_poisoned(rocpy_simt_state *state);
 void rocpy_simt_access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
 void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bits, int32_t bytes);
 

@@ -15,6 +15,8 @@ amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD'
 compiles = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 SIGNATURE = "void(float32[:,::1],float32[::1])"
 EPSILON = 1e-3
+TENTH = 0.1
+RECORD = np.dtype([("wide", np.float64), ("narrow", np.float32)])
 WEIGHTS = (0.1, 0.3)
 
 
@@ -47,6 +49,68 @@ def wide(x, out):
     for j in range(x.shape[1]):
         acc += x[0, j]
     out[0] = acc
+
+
+def product(a, b):
+    return a * b
+
+
+def positive_or_tenth(value):
+    if value > 0:
+        return value
+    return 0.1
+
+
+def chosen_literal(d):
+    factor = 0.1 if d > 0 else 0.2
+    return d * factor
+
+
+def sum_of_literals(d):
+    factor = 0.1
+    for _ in range(3):
+        factor += 0.1
+    return d * factor
+
+
+def sum_from_a_literal(d):
+    acc = 0.1
+    for _ in range(2):
+        acc += d
+    return acc
+
+
+def sum_in_float64():
+    acc = np.float64(0)
+    acc += 0.1
+    return acc
+
+
+# A function of a float64 and an integer, in which a literal meets that float64 or what is asked to be one.
+MEETINGS = [
+    lambda d, n: d * 0.1,
+    lambda d, n: np.float64(0.1),
+    lambda d, n: np.float64(1e300),
+    lambda d, n: d == 0.1,
+    lambda d, n: 1e300 * d,
+    lambda d, n: TENTH * d,
+    lambda d, n: d * (2 * TENTH),
+    lambda d, n: -TENTH * d,
+    lambda d, n: d * WEIGHTS[1],
+    lambda d, n: np.pi * d,
+    lambda d, n: d * (1 / 3),
+    lambda d, n: d * (1 / n),
+    lambda d, n: d * math.sqrt(2),
+    lambda d, n: max(d, 0.1),
+    lambda d, n: np.maximum(-d, 0.1),
+    lambda d, n: product(d, 0.1),
+    lambda d, n: positive_or_tenth(-d),
+    lambda d, n: n * 0.1 * d,
+    lambda d, n: chosen_literal(d),
+    lambda d, n: sum_of_literals(d),
+    lambda d, n: sum_from_a_literal(d),
+    lambda d, n: sum_in_float64(),
+]
 
 
 def flat(array):
@@ -111,6 +175,62 @@ def test_float64_data_stay_float64():
         coop.jit(threads=1, float=float_type)(wide)[1, 1](x, out)
     np.testing.assert_array_equal(seen, expected)
     np.testing.assert_allclose(seen, x.sum(1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("at", range(0, len(MEETINGS), 6))
+def test_literals_that_meet_float64_are_float64(at):
+    first, second, third, fourth, fifth, sixth = (MEETINGS[at : at + 6] * 3)[:6]
+
+    @coop.jit(threads=1, float="float32")
+    def kernel(x, n, out):
+        out[0] = first(x[0], n)
+        out[1] = second(x[0], n)
+        out[2] = third(x[0], n)
+        out[3] = fourth(x[0], n)
+        out[4] = fifth(x[0], n)
+        out[5] = sixth(x[0], n)
+
+    x, out = np.array([0.1]), np.zeros(6)
+    kernel[1, 1](x, 26, out)
+    expected = [each(0.1, 26) for each in (first, second, third, fourth, fifth, sixth)]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_literals_that_are_stored_as_float64_are_float64():
+    @coop.jit(threads=1, float="float32")
+    def kernel(out, records, parts):
+        block = coop.this_block()
+        out[0] = 0.1
+        out[1] = TENTH
+        coop.atomic.add(out, 2, 0.1)
+        out[3] = coop.sum(block, np.float64(0.1))
+        out[4] = coop.inclusive_sum(block, out[0], initial=0.1)
+        records[0]["wide"] = 0.1
+        records[0].narrow = 0.1
+        records[1].wide = 0.1
+        parts[0] = 0.1j
+        own = coop.local.array(1, np.float64)
+        own[0] = 0.1
+        out[5] = own[0]
+
+    out, records, parts = np.zeros(6), np.zeros(2, RECORD), np.zeros(1, np.complex128)
+    kernel[1, 1](out, records, parts)
+    np.testing.assert_array_equal(out, [0.1, 0.1, 0.1, 0.1, 0.2, 0.1])
+    np.testing.assert_array_equal(records["wide"], 0.1)
+    assert parts[0] == 0.1j
+    assert records["narrow"][0] == np.float32(0.1)
+
+
+def test_sum_of_float32_is_float32():
+    @coop.jit(threads=1, float="float32")
+    def kernel(x, out):
+        out[0] = sum((x[0], 0.1, 0.2))
+        out[1] = sum(x)
+        out[2] = 1e300 * x[0]
+
+    x, out = np.array([0.3, 0.4], np.float32), np.zeros(3)
+    kernel[1, 1](x, out)
+    np.testing.assert_array_equal(out, [x[0] + np.float32(0.1) + np.float32(0.2), x[0] + x[1], np.inf])
 
 
 def test_floats_of_python_are_arguments_of_the_same_type():

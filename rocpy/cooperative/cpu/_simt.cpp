@@ -109,6 +109,7 @@ py::dict symbols() {
   add("rocpy_simt_dynamic_shared", &rocpy_simt_dynamic_shared);
   add("rocpy_simt_access", &rocpy_simt_access);
   add("rocpy_simt_stored", &rocpy_simt_stored);
+  add("rocpy_simt_poisoned", &rocpy_simt_poisoned);
   add("rocpy_simt_divided_by_zero", &rocpy_simt_divided_by_zero);
   add("rocpy_simt_raise", &rocpy_simt_raise);
   return result;

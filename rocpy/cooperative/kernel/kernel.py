@@ -294,8 +294,9 @@ def jit(
         A GPU whose waves can have that number of lanes runs the kernel in that mode (gfx10 to gfx12 support both, CDNA
         64, gfx1250 32); for other GPUs a kernel that depends on the warp size is refused.
     float
-        ``"float32"``: float literals, and floats that integers become, are float32 unless they meet float64 data.
-        None: they are float64, as in Python.
+        ``"float32"``: float literals, and floats that integers become, are float32 unless they meet float64 data;
+        Python floats that are passed as arguments are float32, ``np.float64`` numbers float64. None: all are float64,
+        as in Python.
     threads
         OS threads over which the blocks are distributed; 0: ``ROCPY_NUM_THREADS``, otherwise the CPUs of this process.
     stack_bytes

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numba.core import ir, types
 from numba.core.compiler_machinery import register_pass
-from numba.core.ir_utils import mk_unique_var
+from numba.core.ir_utils import mk_unique_var, replace_vars_stmt
 from numba.core.typed_passes import NopythonTypeInference
 
 NOTES = "rocpy_float64"  # what they are called in the metadata of a compiled function
@@ -28,10 +30,9 @@ _INTEGERS = (types.Integer, types.Boolean)
 
 def _narrowed(value: Any) -> Any:
     """Return a literal of half the size; None for what is no float."""
-    if type(value) is float:
-        return np.float32(value)
-    if type(value) is complex:
-        return np.complex64(value)
+    if type(value) in (float, complex):
+        with np.errstate(over="ignore"):
+            return np.float32(value) if type(value) is float else np.complex64(value)
     if type(value) is tuple:
         members = [_narrowed(each) for each in value]
         if any(each is not None for each in members):
@@ -47,7 +48,7 @@ def narrow_literals(func_ir: Any) -> None:
             if isinstance(statement, ir.Assign) and isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
                 narrow = _narrowed(value.value)
                 if narrow is not None:
-                    value.value = narrow
+                    value.wide, value.value = value.value, narrow
 
 
 def _narrow_attribute(statement: Any, typemap: Any) -> bool:
@@ -58,7 +59,9 @@ def _narrow_attribute(statement: Any, typemap: Any) -> bool:
     module = typemap.get(expression.value.name)
     if not isinstance(module, types.Module):
         return False
-    statement.value = ir.Const(np.float32(getattr(module.pymod, expression.attr)), statement.loc)
+    wide = float(getattr(module.pymod, expression.attr))
+    statement.value = ir.Const(np.float32(wide), statement.loc)
+    statement.value.wide = wide
     return True
 
 
@@ -119,15 +122,42 @@ def _cast(block: Any, at: int, operands: list[Any], func_ir: Any) -> int:
     return len(statements)
 
 
-def narrow_operations(func_ir: Any, typemap: Any, calltypes: Any) -> bool:
-    """Make operations of float32 of those that integers make operations of float64; return whether there are any."""
+def _begin_sum(block: Any, at: int, func_ir: Any, typemap: Any) -> bool:
+    """Let ``sum`` of float32 begin with a zero of that type, where it would begin with the integer."""
+    statement = block.body[at]
+    expression = statement.value
+    if expression.op != "call" or len(expression.args) != 1 or expression.kws or expression.vararg is not None:
+        return False
+    if getattr(typemap[expression.func.name], "typing_key", None) is not builtins.sum:
+        return False
+    leaves = list(_leaves(typemap[expression.args[0].name]))
+    if not leaves or any(each not in _NARROW for each in leaves):
+        return False
+    zero = ir.Var(block.scope, mk_unique_var("$rocpy_zero"), statement.loc)
+    begin = ir.Assign(ir.Const(np.float32(0), statement.loc), zero, statement.loc)
+    func_ir._definitions[zero.name].append(begin.value)
+    expression.args = (*expression.args, zero)
+    block.body.insert(at, begin)
+    return True
+
+
+def narrow_operations(func_ir: Any, typemap: Any, calltypes: Any, wide: set[str]) -> bool:
+    """Make operations of float32 of those that integers make operations of float64; return whether there are any.
+
+    Those that set a variable of `wide` remain.
+    """
     changed = False
     for block in func_ir.blocks.values():
         at = 0
         while at < len(block.body):
             statement = block.body[at]
             if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
-                if _narrow_attribute(statement, typemap):
+                if statement.target.name in wide:
+                    pass
+                elif _narrow_attribute(statement, typemap):
+                    changed = True
+                elif _begin_sum(block, at, func_ir, typemap):
+                    at += 1
                     changed = True
                 elif operands := _widened(statement, typemap, calltypes):
                     at += _cast(block, at, operands, func_ir)
@@ -174,6 +204,147 @@ def _narrow_copy(block: Any, statement: Any, func_ir: Any) -> Any:
     func_ir._definitions[copy.name].append(constant.value)
     block.body.insert(block.body.index(statement) + 1, constant)
     return copy
+
+
+# Literals that meet float64 data.
+
+
+def _leaves(type_: Any) -> Iterator[Any]:
+    """Yield the types of the numbers that a value holds, or that a type as a value stands for."""
+    if isinstance(type_, types.BaseTuple):
+        for each in type_:
+            yield from _leaves(each)
+    elif isinstance(type_, (types.Array, types.DType, types.NumberClass)):
+        yield type_.dtype
+    elif isinstance(type_, types.BoundFunction):
+        yield from _leaves(type_.this)
+    else:
+        yield types.unliteral(type_)
+
+
+class _Literals:
+    """Variables that have only literals and integers in them, which can be computed in float64 again."""
+
+    def __init__(self, func_ir: Any, typemap: Any, wide: set[str]) -> None:
+        self._func_ir, self._types, self._wide = func_ir, typemap, wide
+        self._definitions: dict[str, list[tuple[Any, Any]]] = {}
+        self._copies: dict[str, Any] = {}
+        for block in func_ir.blocks.values():
+            for statement in block.body:
+                if isinstance(statement, ir.Assign):
+                    self._definitions.setdefault(statement.target.name, []).append((block, statement))
+
+    def __contains__(self, name: str) -> bool:
+        return self._type_of(name) in _NARROW and self._only_literals(name, set())
+
+    def _type_of(self, name: str) -> Any:
+        return types.unliteral(self._types.get(name))
+
+    def _only_literals(self, name: str, visited: set[str]) -> bool:
+        if name in visited or isinstance(self._type_of(name), _INTEGERS):
+            return True
+        visited.add(name)
+        definitions = self._definitions.get(name, [])
+        if len(definitions) != 1 or name in self._wide:
+            return False
+        value = definitions[0][1].value
+        if isinstance(value, (ir.Const, ir.Global, ir.FreeVar)) or self._member(value) is not None:
+            return self._member(value) is not None or type(getattr(value, "wide", None)) in (float, complex)
+        operands = self._operands_of(value)
+        return bool(operands) and all(self._only_literals(each.name, visited) for each in operands)
+
+    def _member(self, value: Any) -> Any:
+        """Return the float64 that is read of a tuple of literals; None for anything else."""
+        if not isinstance(value, ir.Expr) or value.op != "static_getitem" or type(value.index) is not int:
+            return None
+        definitions = self._definitions.get(value.value.name, [])
+        members = getattr(definitions[0][1].value, "wide", None) if len(definitions) == 1 else None
+        member = members[value.index] if isinstance(members, tuple) else None
+        return member if type(member) in (float, complex) else None
+
+    def _operands_of(self, value: Any) -> list[Any]:
+        if isinstance(value, ir.Var):
+            return [value]
+        if not isinstance(value, ir.Expr):
+            return []
+        if value.op == "unary":
+            return [value.value]
+        if value.op == "phi":
+            return [each if isinstance(each, ir.Var) else _UNDEFINED for each in value.incoming_values]
+        return list(value.args) if _is_cast(value) else _operands(value, self._types)
+
+    def copy(self, name: str) -> Any:
+        """Return the variable's value in float64, which is computed after it."""
+        if name in self._copies or isinstance(self._type_of(name), _INTEGERS):
+            return self._copies.get(name) or self._definitions[name][0][1].target
+        block, statement = self._definitions[name][0]
+        value, loc = statement.value, statement.loc
+        result = self._copies[name] = ir.Var(block.scope, mk_unique_var("$rocpy_wide"), loc)
+        if isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
+            new: Any = ir.Const(value.wide, loc)
+        elif self._member(value) is not None:
+            new = ir.Const(self._member(value), loc)
+        elif _is_cast(value):
+            new = self._copy_of(value.args[0])
+        elif isinstance(value, ir.Var):
+            new = self._copy_of(value)
+        else:
+            new = ir.Expr(value.op, loc, **value._kws)
+        copied = ir.Assign(new, result, loc)
+        if isinstance(new, ir.Expr):
+            replace_vars_stmt(copied, {each.name: self._copy_of(each) for each in self._operands_of(value)})
+        self._func_ir._definitions[result.name].append(new)
+        self._wide.add(result.name)
+        block.body.insert(block.body.index(statement) + 1, copied)
+        return result
+
+    def _copy_of(self, variable: Any) -> Any:
+        return variable if isinstance(self._type_of(variable.name), _INTEGERS) else self.copy(variable.name)
+
+
+_UNDEFINED = ir.Var(None, "$rocpy_undefined", ir.unknown_loc)
+
+
+def _is_cast(value: Any) -> bool:
+    """Return whether an expression is a cast of an integer that `narrow_operations` put there."""
+    return isinstance(value, ir.Expr) and value.op == "call" and value.func.name.startswith("$rocpy_float32")
+
+
+def _beside_wide(statement: Any, typemap: Any) -> list[Any]:
+    """Return the variables that a statement combines with float64, stores as that, or makes that of."""
+    if isinstance(statement, (ir.SetItem, ir.StaticSetItem, ir.SetAttr)):
+        stored = typemap[statement.target.name]
+        if isinstance(stored, types.Record):
+            field = getattr(statement, "attr", None) or getattr(statement, "index", None)
+            stored = stored.typeof(field) if isinstance(field, str) else types.none
+        return [statement.value] if any(each in _WIDE for each in _leaves(stored)) else []
+    value = statement.value if isinstance(statement, ir.Assign) else None
+    if not isinstance(value, ir.Expr):
+        return []
+    if value.op in ("phi", "cast"):
+        wide = typemap.get(statement.target.name) in _WIDE
+        sources = value.incoming_values if value.op == "phi" else [value.value]
+        return [each for each in sources if isinstance(each, ir.Var)] if wide else []
+    if value.op == "call":
+        operands = [*value.args, *(each for _, each in value.kws)]
+        leaves = [leaf for each in [value.func, *operands] for leaf in _leaves(typemap[each.name])]
+    else:
+        operands = _operands(value, typemap)
+        leaves = [leaf for each in operands for leaf in _leaves(typemap[each.name])]
+    return operands if any(each in _WIDE for each in leaves) else []
+
+
+def widen_literals(func_ir: Any, typemap: Any, wide: set[str]) -> bool:
+    """Make float64 again of literals that meet float64; return whether there are any, whose names `wide` gets."""
+    literals = _Literals(func_ir, typemap, wide)
+    changed = False
+    for block in func_ir.blocks.values():
+        for statement in list(block.body):
+            met = {each.name for each in _beside_wide(statement, typemap) if each.name in literals}
+            if met:
+                replace_vars_stmt(statement, {name: literals.copy(name) for name in met})
+                changed = True
+    return changed
 
 
 # Notes of float64.
@@ -232,13 +403,7 @@ def _notes_of_callee(dispatcher: Any, signature: Any) -> list[tuple[str, int]]:
 
 def surprises(arguments: tuple[types.Type, ...]) -> bool:
     """Return whether float64 surprises in a kernel of such arguments: floats of 32 bits or less, and none of 64."""
-
-    def leaves(type_: Any) -> list[Any]:
-        if isinstance(type_, types.BaseTuple):
-            return [leaf for each in type_ for leaf in leaves(each)]
-        return [type_.dtype if isinstance(type_, types.Array) else type_]
-
-    types_of_leaves = [leaf for each in arguments for leaf in leaves(each)]
+    types_of_leaves = [leaf for each in arguments for leaf in _leaves(each)]
     return any(each in _NARROW for each in types_of_leaves) and not any(each in _WIDE for each in types_of_leaves)
 
 
@@ -264,10 +429,13 @@ class NarrowInference(NopythonTypeInference):
     def run_pass(self, state: Any) -> bool:
         """Find the types, again as long as an operation changes."""
         returned = state.return_type  # that is given, not that of an earlier round
+        wide: set[str] = set()
         narrow_literals(state.func_ir)
         super().run_pass(state)
-        while narrow_operations(state.func_ir, state.typemap, state.calltypes) or narrow_beginnings(
-            state.func_ir, state.typemap
+        while (
+            narrow_operations(state.func_ir, state.typemap, state.calltypes, wide)
+            or narrow_beginnings(state.func_ir, state.typemap)
+            or widen_literals(state.func_ir, state.typemap, wide)
         ):
             state.return_type = returned
             super().run_pass(state)

@@ -13,12 +13,16 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.typing import signature as make_signature
+from numba.np import arrayobj
 
 from rocpy.cooperative.kernel.mode import Mode
 from rocpy.cooperative.numba import runtime
 from rocpy.cooperative.numba.floats import NarrowInference, NotingInference
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64
-from rocpy.cooperative.numba.memory.access import WRITE, access_of, bits_of, kind_of_store, shared_possibly
+from rocpy.cooperative.numba.memory import whole
+from rocpy.cooperative.numba.memory.access import READ, WRITE, access_of, bits_of, kind_of_store, shared_possibly
+from rocpy.cooperative.numba.memory.undefined import Undefined
 from rocpy.cooperative.numba.memory.writes import FindWrites
 from rocpy.cooperative.numba.runtime import call, current
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
@@ -27,7 +31,67 @@ _DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod
 _PACKAGE = "rocpy.cooperative"
 
 
-class SiteLower(Lower):
+class KernelLower(Lower):
+    """Numba's lowering, and numpy's meaning of what it leaves undefined: shifts by any amount, indices of ``flat``."""
+
+    def lower_function_body(self) -> Any:
+        """Lower the body, then mend its shifts."""
+        result = super().lower_function_body()
+        for block in self.function.blocks:
+            for instruction in list(block.instructions):
+                if instruction.opname in ("shl", "lshr", "ashr"):
+                    _define_shift(block, instruction)
+        return result
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Lower the read of an element."""
+        if not isinstance(self.typeof(value.name), types.NumpyFlatType):
+            return super().lower_getitem(resty, expr, value, index, signature)
+        read = self._function(operator.getitem, signature.args)
+        result = read(self.builder, (self.loadvar(value.name), self._flat_index(value, index)))
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
+        """Lower the write of an element."""
+        if not isinstance(self.typeof(target_var.name), types.NumpyFlatType):
+            return super().lower_setitem(target_var, index_var, value_var, signature)
+        value = self.context.cast(
+            self.builder, self.loadvar(value_var.name), self.typeof(value_var.name), signature.args[2]
+        )
+        write = self._function(operator.setitem, signature.args)
+        return write(self.builder, (self.loadvar(target_var.name), self._flat_index(target_var, index_var), value))
+
+    def _function(self, function: Any, arguments: Any) -> Any:
+        """Return the code of an operator for arguments of some types."""
+        known = self.context.typing_context.resolve_value_type(function)
+        return self.context.get_function(known, known.get_call_type(self.context.typing_context, arguments, {}))
+
+    def _flat_index(self, flat: Any, index: Any) -> Any:
+        """Return an index of ``x.flat``: a negative one counts from the end, and debug mode checks it."""
+        length = self.context.get_function(len, make_signature(types.intp, self.typeof(flat.name)))
+        size = length(self.builder, (self.loadvar(flat.name),))
+        position = self.loadvar(index.name)
+        fixed = arrayobj.fix_integer_index(self.context, self.builder, self.typeof(index.name), position, size)
+        if self.context.enable_boundscheck:
+            cgutils.do_boundscheck(self.context, self.builder, fixed, size)
+        return fixed
+
+
+def _define_shift(block: llvm_ir.Block, instruction: llvm_ir.Instruction) -> None:
+    """Let a shift by its width or more, or by a negative amount, give numpy's result: 0, or to the right the sign."""
+    value, amount = instruction.operands
+    width = value.type.width
+    if isinstance(amount, llvm_ir.Constant) and isinstance(amount.constant, int) and 0 <= amount.constant < width:
+        return
+    builder = llvm_ir.IRBuilder(block)
+    builder.position_before(instruction)
+    known = builder.icmp_unsigned("<", amount, amount.type(width))
+    signed = instruction.opname == "ashr"
+    shifted = value if signed else builder.select(known, value, value.type(0))
+    instruction.operands = [shifted, builder.select(known, amount, amount.type(width - 1))]
+
+
+class SiteLower(KernelLower):
     """Stores the source line in the thread's state before each call into this package."""
 
     every_line = False
@@ -92,18 +156,64 @@ class CheckedLower(SiteLower):
 
     every_line = True
 
+    def pre_lower(self) -> None:
+        """Prepare the body."""
+        super().pre_lower()
+        self._undefined = Undefined(self)
+
     def lower_inst(self, inst: Any) -> None:
-        """Lower one instruction; one that divides integers asks for the divisor first."""
-        super_lower = super().lower_inst
+        """Lower one instruction between what the runtime is to know before and after it."""
         divisor = self._divisor(inst)
+        call_of_whole = self._is_call(inst)
+        if divisor is not None or call_of_whole or isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
+            self._mark_line(inst)
         if divisor is not None:
-            if inst.loc.line != self._line:
-                self._line = inst.loc.line
-                self._mark(inst.loc)
             value = self.loadvar(divisor.name)
             with cgutils.if_unlikely(self.builder, self.builder.icmp_signed("==", value, value.type(0))):
                 call(self.builder, "rocpy_simt_divided_by_zero", current(self.builder))
-        super_lower(inst)
+        method = whole.method_of(self.typeof(inst.value.func.name)) if call_of_whole else ""
+        if call_of_whole:
+            for variable, kind in whole.arrays_read(inst.value, self.typeof):
+                self._tell_elements(variable, kind, READ)
+            if method == whole.FILL:
+                self._fill(inst.value)
+            elif method == whole.SORT:
+                self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, READ)
+        self._undefined.before(inst)
+        super().lower_inst(inst)
+        self._undefined.after(inst)
+        if method == whole.SORT:
+            self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, WRITE)
+
+    def _mark_line(self, inst: Any) -> None:
+        if inst.loc.line != self._line:
+            self._line = inst.loc.line
+            self._mark(inst.loc)
+
+    @staticmethod
+    def _is_call(inst: Any) -> bool:
+        return isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Expr) and inst.value.op == "call"
+
+    def _tell_elements(self, variable: Any, kind: types.Array, access: int) -> None:
+        """Tell the runtime of an access to each element of an array."""
+        context, builder = self.context, self.builder
+        view = arrayobj.make_array(kind)(context, builder, self.loadvar(variable.name))
+        shape = cgutils.unpack_tuple(builder, view.shape, count=kind.ndim)
+        size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        with cgutils.loop_nest(builder, shape, I64) as indices:
+            pointer = cgutils.get_item_pointer(context, builder, kind, view, list(indices))
+            call(builder, "rocpy_simt_access", current(builder), pointer, I64(size), I32(access))
+
+    def _fill(self, expression: Any) -> None:
+        """Write to each element what ``fill`` writes again, in code that is checked."""
+        array = self.typeof(expression.func.name).this
+        variable = [*expression.args, *(each for _, each in expression.kws)][0]
+        signature = make_signature(types.none, array, types.ellipsis, array.dtype)
+        value = self.context.cast(
+            self.builder, self.loadvar(variable.name), self.typeof(variable.name), signature.args[2]
+        )
+        write = self._function(operator.setitem, signature.args)
+        write(self.builder, (self.loadvar(expression.func.name), self.context.get_dummy_value(), value))
 
     def _divisor(self, inst: Any) -> Any:
         """Return the variable that integers are divided by; None where nothing is."""
@@ -119,12 +229,13 @@ class CheckedLower(SiteLower):
         integers = all(isinstance(self.typeof(each.name), types.Integer) for each in operands)
         return operands[1] if len(operands) == 2 and integers else None
 
-    def lower_normal_function(self, fndesc: Any) -> None:
-        """Lower the function, then put the calls in."""
-        super().lower_normal_function(fndesc)
+    def lower_function_body(self) -> Any:
+        """Lower the body, then put the calls in."""
+        result = super().lower_function_body()
         for block in self.function.blocks:
             for instruction in list(block.instructions):
                 self._check(block, instruction)
+        return result
 
     def _check(self, block: llvm_ir.Block, instruction: llvm_ir.Instruction) -> None:
         kind, pointer, value = access_of(instruction)
@@ -136,9 +247,20 @@ class CheckedLower(SiteLower):
         size = self.context.get_abi_sizeof(pointer.type.pointee)
         told = kind_of_store(builder, pointer, value, instruction.align) if kind == WRITE else I32(kind)
         call(builder, "rocpy_simt_access", state, pointer, I64(size), told)
-        bits = bits_of(builder, value) if kind == WRITE else None
-        if bits is not None:
-            call(builder, "rocpy_simt_stored", state, pointer, bits, I32(size))
+        if value is not None:
+            call(builder, "rocpy_simt_stored", state, pointer, bits_of(builder, value), I32(size))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class DeviceLowering(BaseNativeLowering):
+    """Lowering for GPUs."""
+
+    _name = "rocpy_device_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        """What lowers."""
+        return KernelLower
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -168,9 +290,8 @@ class CheckedLowering(BaseNativeLowering):
 @functools.cache
 def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
     """Return how functions are compiled: for the CPU with or without checks, or for a GPU."""
-    replaced: dict[Any, Any] = {}
-    if not on_device:
-        replaced[NativeLowering] = CheckedLowering if mode.debug else SiteLowering
+    on_cpu = CheckedLowering if mode.debug else SiteLowering
+    replaced: dict[Any, Any] = {NativeLowering: DeviceLowering if on_device else on_cpu}
     if mode.float_type:
         replaced[NopythonTypeInference] = NarrowInference
     elif on_device or mode.debug:

@@ -32,6 +32,7 @@ _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
     "rocpy_simt_dynamic_shared": (BYTES, (BYTES,)),
     "rocpy_simt_access": (VOID, (BYTES, BYTES, I64, I32)),
     "rocpy_simt_stored": (VOID, (BYTES, BYTES, I64, I32)),
+    "rocpy_simt_poisoned": (VOID, (BYTES,)),
     "rocpy_simt_divided_by_zero": (VOID, (BYTES,)),
     "rocpy_simt_raise": (VOID, (BYTES, I32, BYTES)),
     DEBUGGING: (I32, ()),
@@ -66,7 +67,8 @@ RANGES = _ranges()
 DYNAMIC_SHARED_OFFSET = 64
 SITE_OFFSET = 72
 FRAME_OFFSET = 80
-STATE_BYTES = 88
+UNDEFINED_OFFSET = 88
+STATE_BYTES = 96
 
 # Bits of undefined results in debug mode (csrc/simt/simt.h).
 POISON = {
@@ -348,9 +350,8 @@ def note_access(_typing: Any, array: Any, index: Any, value: Any) -> Any:
         writes = not isinstance(value, types.NoneType)
         kind = kind_of_store(builder, pointer, arguments[2]) if writes else I32(READ)
         call(builder, "rocpy_simt_access", state, pointer, I64(size), kind)
-        bits = bits_of(builder, arguments[2]) if writes else None
-        if bits is not None:
-            call(builder, "rocpy_simt_stored", state, pointer, bits, I32(context.get_abi_sizeof(arguments[2].type)))
+        if writes:
+            call(builder, "rocpy_simt_stored", state, pointer, bits_of(builder, arguments[2]), I32(size))
         return context.get_dummy_value()
 
     return types.none(array, index, value), codegen
@@ -371,12 +372,21 @@ def poison_value(context: Any, dtype: types.Type) -> ir.Value:
     return ir.Constant(data, None)
 
 
+def tell_poisoned(builder: ir.IRBuilder, *, result: bool = False) -> None:
+    """Tell the debug mode that there are undefined values in the block, and whether the thread's result is one."""
+    if not on_device(builder):
+        call(builder, "rocpy_simt_poisoned", current(builder))
+        if result:
+            builder.store(I32(1), field(builder, UNDEFINED_OFFSET, I32))
+
+
 @intrinsic
 def poison(_typing: Any, dtype: Any) -> Any:
     """Return the value that stands for an undefined result of the type."""
     result = dtype_of(dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        tell_poisoned(builder, result=True)
         if isinstance(result, types.Record):
             return cgutils.global_constant(builder, "rocpy_poison", poison_value(context, result))
         return ir.Constant(ir.IntType(1), 0) if result == types.boolean else poison_value(context, result)

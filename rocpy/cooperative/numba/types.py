@@ -333,8 +333,10 @@ def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: 
     memory.align = 16
     first = builder.bitcast(memory, element.as_pointer())
     wanted = builder.icmp_signed("!=", runtime.debug_word(builder), I32(0))
-    with cgutils.if_unlikely(builder, wanted), cgutils.for_range(builder, I64(count)) as loop:
-        builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
+    with cgutils.if_unlikely(builder, wanted):
+        runtime.tell_poisoned(builder)
+        with cgutils.for_range(builder, I64(count)) as loop:
+            builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
     return runtime.array_at(context, builder, type_, first, shape)
 
 

@@ -19,7 +19,7 @@ def access_of(instruction: Any) -> tuple[int, Any, Any]:
     if isinstance(instruction, ir.StoreInstr):
         return WRITE, instruction.operands[1], instruction.operands[0]
     if isinstance(instruction, (ir.instructions.AtomicRMW, ir.instructions.CmpXchg)):
-        return ATOMIC, instruction.operands[0], None
+        return ATOMIC, instruction.operands[0], instruction.operands[-1]
     return READ, None, None
 
 
@@ -47,10 +47,10 @@ def kind_of_store(builder: Any, pointer: Any, value: Any, align: int | None = No
 
 
 def bits_of(builder: Any, value: Any) -> Any:
-    """Return a 32 or 64-bit value as a 64-bit integer, None for other types."""
+    """Return a 32 or 64-bit value as a 64-bit integer, 0 for other types."""
     integer = {ir.FloatType(): I32, ir.DoubleType(): I64}.get(value.type)
     if integer is not None:
         value = builder.bitcast(value, integer)
     if value.type == I32:
         return builder.zext(value, I64)
-    return value if value.type == I64 else None
+    return value if value.type == I64 else I64(0)

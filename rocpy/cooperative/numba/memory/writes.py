@@ -40,7 +40,7 @@ _WITHOUT_ARRAYS = (
 # Parameters of primitives that are written to; all others are read, and what a primitive returns is its own.
 _PRIMITIVES_WRITE = frozenset({"out", "target", "state", "prefix_state"})
 _ATOMICS = frozenset(getattr(device._Atomics, name) for name in (*device.ATOMIC_OPERATIONS, "cas"))
-_FRESH = frozenset(
+FRESH = frozenset(
     [
         "sum",
         "prod",
@@ -258,8 +258,8 @@ class _Analysis:
         elif isinstance(function, types.BoundFunction):
             key = function.typing_key
             name = str(key[-1] if isinstance(key, tuple) else key).rpartition(".")[2]
-            reads = name in _FRESH | _VIEWS and name not in _WRITING_METHODS
-            return self._passed_on([call.func, *passed], reads=reads, fresh=name in _FRESH)
+            reads = name in FRESH | _VIEWS and name not in _WRITING_METHODS
+            return self._passed_on([call.func, *passed], reads=reads, fresh=name in FRESH)
         else:
             key = getattr(function, "typing_key", None)
             if str(getattr(key, "__module__", "")).startswith("rocpy.cooperative.api."):
@@ -316,8 +316,8 @@ def _known(key: Any, call: Any) -> tuple[list[Any] | None, bool]:
     name, module = getattr(key, "__name__", ""), str(getattr(key, "__module__", "")).partition(".")[0]
     if module == "builtins":
         return (None if name in _WRITING_BUILTINS else []), False
-    if module == "numpy" and name in _FRESH | _VIEWS:
-        return out, name in _FRESH and not out
+    if module == "numpy" and name in FRESH | _VIEWS:
+        return out, name in FRESH and not out
     if key in (operator.getitem, operator.contains):
         return [], False
     return None, False

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Indices of ``x.flat`` and shifts mean what they mean in numpy, in every mode and on GPUs."""
+
+import numpy as np
+import pytest
+from device_kernels import NO_COMPILER
+
+from rocpy import cooperative as coop
+from rocpy.errors import KernelIndexError
+
+MODES = [pytest.param(False, id="plain"), pytest.param(True, id="debug")]
+AMOUNTS = np.array([0, 1, 31, 32, 63, 64, 65, 2**40, -1, -64, -(2**63), 3])
+
+
+def flat_indices(x, out, at):
+    out[0] = x.flat[-1]
+    out[1] = x.flat[at]
+    x.flat[-2] = 7
+    x.flat[at - 1] = 8
+
+
+def beyond(x, at):
+    x.flat[at] = 1
+
+
+def read_beyond(x, at):
+    x[0] = x.flat[at]
+
+
+def shifts(x, n, left, right):
+    i = coop.threadIdx.x
+    left[i] = x[i] << n[i]
+    right[i] = x[i] >> n[i]
+
+
+def shifts_in_place(x, n, left, right):
+    i = coop.threadIdx.x
+    held = x[i]
+    held <<= n[i]
+    left[i] = held
+    right[i] = np.right_shift(x[i], n[i])
+
+
+@pytest.mark.parametrize("debug", MODES)
+def test_flat_indices_count_from_the_end(debug):
+    memory, out = np.arange(16), np.zeros(2, np.int64)
+    x = memory[4:12].reshape(2, 4).T
+    expected = x.copy().ravel()
+    coop.jit(debug=debug)(flat_indices)[1, 1](x, out, -3)
+    assert out.tolist() == [expected[-1], expected[-3]]
+    expected[-2], expected[-4] = 7, 8
+    np.testing.assert_array_equal(x.ravel(), expected)
+    np.testing.assert_array_equal(memory[:4], np.arange(4))
+
+
+@pytest.mark.parametrize("at", [4, 5, -5, 2**62])
+@pytest.mark.parametrize("function", [beyond, read_beyond], ids=["write", "read"])
+def test_flat_indices_out_of_range_are_told_of(function, at):
+    memory = np.zeros(12)
+    with pytest.raises(KernelIndexError, match="out of bounds"):
+        coop.jit(debug=True)(function)[1, 1](memory[4:8], at)
+    assert not memory.any()
+
+
+@pytest.mark.parametrize("debug", MODES)
+@pytest.mark.parametrize("function", [shifts, shifts_in_place], ids=["operators", "functions"])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_shifts_are_those_of_numpy(dtype, function, debug):
+    n = AMOUNTS.astype(dtype)
+    for value in (-5, 1, -(2**63)):
+        x = np.full(n.shape, value).astype(dtype)
+        left, right = np.zeros_like(x), np.zeros_like(x)
+        coop.jit(debug=debug)(function)[1, len(x)](x, n, left, right)
+        np.testing.assert_array_equal(left, x << n)
+        np.testing.assert_array_equal(right, x >> n)
+
+
+@pytest.mark.parametrize("debug", MODES)
+def test_shifts_of_int32_are_those_of_numpy_when_they_are_stored(debug):
+    x, n = np.array([-5, 1, 7, -1, 9], np.int32), np.array([33, 64, -1, 32, 3], np.int32)
+    left, right = np.zeros_like(x), np.zeros_like(x)
+    coop.jit(debug=debug)(shifts)[1, len(x)](x, n, left, right)
+    np.testing.assert_array_equal(left, x << n)
+    np.testing.assert_array_equal(right, x >> n)
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+def test_gpus_give_the_same():
+    amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
+
+    def kernel(x, n, left, right):
+        shifts(x, n, left, right)
+        if coop.threadIdx.x == 0:
+            x.flat[-1] = 7
+
+    code = coop.compile(coop.jit(kernel), f"void({','.join(4 * ['int64[::1]'])})", arch="gfx942", threads=64)
+    memory = np.full(3 * len(AMOUNTS), -5)
+    x = memory[len(AMOUNTS) : -len(AMOUNTS)]
+    left, right, expected = np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
+    arrays = [word for each in (x, AMOUNTS, left, right) for word in (each, *each.shape, *each.strides)]
+    amdgpu.run(code.code, code.name, 1, len(x), *arrays)
+    np.testing.assert_array_equal((left, right), expected)
+    assert np.flatnonzero(memory == 7).tolist() == [2 * len(AMOUNTS) - 1]
