@@ -225,3 +225,94 @@ def test_reproducible_is_asked_for_by_the_reduction_scheme():
     preferences = advanced.MatmulPlanPreferences(reduction_scheme_mask=advanced.MatmulReductionScheme.NONE)
     first = advanced.matmul(A, B, preferences=preferences)
     np.testing.assert_array_equal(advanced.matmul(A, B, preferences=preferences), first)
+
+
+def _target(kind):
+    base = np.ones((6, 3))
+    match kind:
+        case "overlaps itself":
+            return base[:3], np.lib.stride_tricks.as_strided(np.ones(9), (3, 3), (8, 8))
+        case "is one row":
+            return base[:3], np.lib.stride_tricks.as_strided(np.ones(9), (3, 3), (0, 8))
+        case "read-only":
+            return base[:3], np.broadcast_to(np.ones((3, 3)), (3, 3))
+        case "is a":
+            return base[:3], base[:3]
+        case _:
+            return base[:3], base[2:5]
+
+
+@pytest.mark.parametrize("kind", ["overlaps itself", "is one row", "read-only", "is a", "is a part of a"])
+@pytest.mark.parametrize("module", [nvmath.linalg, nvmath.linalg.advanced], ids=["linalg", "advanced"])
+def test_a_c_that_cannot_be_written_is_refused_by_name(module, kind):
+    a, c = _target(kind)
+    settings = {"beta": 1.0, "options": {"inplace": True}}
+    with pytest.raises(ValueError, match="^c: ") as caught:
+        module.Matmul(a, np.ones((3, 3)), c, **settings)
+    assert isinstance(caught.value, rocpy.RocpyError)
+    if not kind.startswith("is a"):
+        with module.Matmul(a, np.ones((3, 3)), np.ones((3, 3)), **settings) as mm:
+            with pytest.raises(ValueError, match="^c: "):
+                mm.reset_operands(c=c)
+            mm.plan()
+            assert (mm.execute() == 4).all()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("lazy", ["conj", "neg"])
+@pytest.mark.parametrize("module", [nvmath.linalg, nvmath.linalg.advanced], ids=["linalg", "advanced"])
+def test_a_lazy_c_cannot_be_written(module, lazy, torch):
+    c = torch.ones(3, 3, dtype=torch.complex128).conj()
+    c = c if lazy == "conj" else c.imag
+    a = torch.ones(3, 3, dtype=c.dtype)
+    with pytest.raises(ValueError, match="^c: .*cannot be written in place"):
+        module.matmul(a, a, c, beta=1.0, options={"inplace": True})
+
+
+ONES = np.ones((3, 3))
+WRONG = {
+    "alpha": (lambda module: module.matmul(ONES, ONES, alpha=10**400), ValueError, "alpha: an integer of 1329 bits"),
+    "beta": (lambda module: module.matmul(ONES, ONES, ONES, beta=-(10**5000)), ValueError, "beta: an integer of"),
+    "logger": (lambda module: module.matmul(ONES, ONES, options={"logger": 3}), TypeError, "logger: got int"),
+    "a": (lambda module: module.matmul(None, ONES), TypeError, "a: a builtins.NoneType"),
+    "b": (lambda module: module.matmul(ONES, None), TypeError, "b: a builtins.NoneType"),
+    "c": (lambda module: module.matmul(ONES, ONES, 3, beta=1.0), TypeError, "c: a builtins.int"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("module", [nvmath.linalg, nvmath.linalg.advanced], ids=["linalg", "advanced"])
+def test_wrong_arguments_are_refused_by_name(module, name):
+    call, kind, match = WRONG[name]
+    with pytest.raises(kind, match=f"^{match}") as caught:
+        call(module)
+    assert isinstance(caught.value, rocpy.RocpyError)
+
+
+@pytest.mark.parametrize("operands", [([ONES, None], [ONES, ONES]), ([ONES, ONES], [None, ONES]), ([None], [ONES])])
+def test_a_sequence_without_an_operand_is_refused(operands):
+    with pytest.raises(TypeError, match="^[ab]: a builtins.NoneType"):
+        nvmath.linalg.matmul(*operands)
+
+
+def test_wrong_arguments_of_a_planned_product_are_refused_by_name():
+    with nvmath.linalg.advanced.Matmul(ONES, ONES) as mm:
+        for limit in ("x", None, 1.5):
+            with pytest.raises(rocpy.InvalidOperandError, match="^limit: got"):
+                mm.applicable_algorithm_ids(limit)
+        with pytest.raises(rocpy.InvalidOperandError, match="^algorithms: got int"):
+            mm.plan(algorithms=3)
+        mm.plan()
+        with pytest.raises(rocpy.InvalidOperandError, match="^epilog_inputs: got int"):
+            mm.reset_operands(epilog_inputs=3)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*nested tensors.*:UserWarning")
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("module", [nvmath.linalg, nvmath.linalg.advanced], ids=["linalg", "advanced"])
+def test_a_nested_tensor_is_refused_by_name(module, at, torch):
+    operands = [torch.ones(3, 3)] * 3
+    operands[at] = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)])
+    with pytest.raises(rocpy.InvalidOperandError, match=f"^{'abc'[at]}: got a nested tensor"):
+        module.matmul(*operands, beta=1.0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.compat.nvmath._errors import PackageError
 
 PACKAGES = ("numpy", "cupy", "torch")
@@ -19,7 +20,9 @@ def package_of(array: Any, name: str) -> str:
     """Return the package of an array's class; others than nvmath's are refused."""
     for kind in type(array).__mro__:
         package = kind.__module__.partition(".")[0]
-        if package in PACKAGES and hasattr(array, "shape"):
+        if package in PACKAGES and hasattr(type(array), "shape"):
+            if package == "torch":
+                refuse_layout(array, name)
             return package
     package = type(array).__module__.partition(".")[0]
     raise PackageError(

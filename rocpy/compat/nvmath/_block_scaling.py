@@ -114,12 +114,17 @@ def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], 
                 f"axis: got {axis}, but blocks of an operand in {'rows' if own == -1 else 'columns'} lie along {own}; "
                 "omit axis"
             )
-        packing = packing_of(operand_or_shape)
-        along = len(shape) + own
-        shape = tuple(extent * packing if position == along else extent for position, extent in enumerate(shape))
+        shape = _logical_shape(operand_or_shape, own)
     if axis not in (-1, -2):
         raise InvalidProblemError(f"axis={axis!r}, shape {shape}; blocks lie along -1 or -2 of two axes or more")
     return shape, axis
+
+
+def _logical_shape(operand: Any, axis: int) -> tuple[int, ...]:
+    """Return the shape of an operand in numbers, which may be packed along an axis."""
+    along = len(operand.shape) + axis
+    packing = packing_of(operand)
+    return tuple(extent * packing if at == along else extent for at, extent in enumerate(operand.shape))
 
 
 def _extents(
@@ -150,7 +155,7 @@ def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) ->
             f"quantization_scales.{name}: a number; with block_scaling it is an array with a scale for each block"
         )
     _arrays.same_package(package, scale, f"quantization_scales.{name}")
-    batch, lines, blocks, _ = _extents(operand, axis, form)
+    batch, lines, blocks, _ = _extents(_logical_shape(operand, axis), axis, form)
     wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
     if not str(scale.dtype).endswith(form.scale_dtype) or tuple(scale.shape) != (wanted,):
         raise InvalidProblemError(
@@ -161,7 +166,8 @@ def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) ->
 
 def lines_of(scale: Any, operand: Any, axis: int) -> Any:
     """Return the scales of an operand as (..., lines, blocks)."""
-    batch, lines, blocks, _ = _extents(operand, axis, format_of(_arrays.dtype_name(operand)))
+    form = format_of(_arrays.dtype_name(operand))
+    batch, lines, blocks, _ = _extents(_logical_shape(operand, axis), axis, form)
     return matrix_of(as_bytes(scale), lines, blocks, batch)
 
 

@@ -97,6 +97,7 @@ class MatmulOptions:
         _memory(self.memory_limit, 1 << 40)
         if self.logger is None:
             self.logger = logging.getLogger()
+        check_logger(self.logger)
         if self.allocator is not None:
             check_allocator(self.allocator)
         if self.handle is not None:
@@ -165,8 +166,7 @@ class MatmulPlanPreferences:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if not isinstance(self.limit, int) or isinstance(self.limit, bool):
-            raise InvalidOperandError(f"limit: got {self.limit!r}, expected a number of algorithms")
+        check_limit(self.limit)
         self.epilog = coerce(MatmulEpilogPreferences, self.epilog, "epilog")
 
 
@@ -188,6 +188,18 @@ class MatmulQuantizationScales:
     b: Any = None
     c: Any = None
     d: Any = None
+
+
+def check_limit(limit: Any) -> None:
+    """Refuse what is no number of algorithms."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise InvalidOperandError(f"limit: got {limit!r}, expected a number of algorithms")
+
+
+def check_logger(logger: Any) -> None:
+    """Refuse what is no logger."""
+    if not isinstance(logger, (logging.Logger, logging.LoggerAdapter)):
+        raise InvalidOperandError(f"logger: got {type(logger).__name__}, expected a logging.Logger")
 
 
 _Record = TypeVar("_Record")

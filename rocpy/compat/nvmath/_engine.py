@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import rocpy
 from rocpy import dtypes
 from rocpy._memory_record import MemoryRecord, any_moved, records_of, refuse_gradients
+from rocpy._operand import describe, shares_memory
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
@@ -265,6 +266,8 @@ class Engine:
     def _merged_inputs(self, changes: Mapping[str, Any] | None) -> dict[str, Any]:
         if changes is None:
             return self._inputs
+        if not isinstance(changes, Mapping):
+            raise InvalidOperandError(f"epilog_inputs: got {type(changes).__name__}, expected a dict")
         unknown = [name for name in changes if name not in self._inputs]
         if unknown:
             raise InvalidProblemError(
@@ -297,16 +300,35 @@ class Engine:
             self._operands["c"][...] = saved
 
 
+def check_target(operands: Mapping[str, Any]) -> None:
+    """Refuse a c that the result cannot be written into."""
+    c = operands["c"]
+    try:
+        describe(c, "c", output=True)
+    except InvalidOperandError as error:  # nvmath raises ValueError
+        raise InvalidProblemError(str(error)) from None
+    for name in ("a", "b"):
+        if shares_memory(c, operands[name]):
+            raise InvalidProblemError(
+                f"c: shares memory with {name}, which is read while the result is written into c; pass a copy"
+            )
+
+
 def kinds_of(operands: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str, str] | None]:
     """Return what must stay the same of each operand."""
     return {name: None if value is None else _kind(value) for name, value in operands.items()}
 
 
-def record_of(algorithm: object) -> Any:
-    """Return rocpy's record of an algorithm that the user gave."""
-    if not isinstance(algorithm, Algorithm):
-        raise InvalidOperandError(f"algorithms: got {type(algorithm).__name__}, expected each to be an Algorithm")
-    return algorithm.record
+def algorithm_records(algorithms: object) -> list[Any]:
+    """Return rocpy's records of algorithms that the user gave."""
+    if not isinstance(algorithms, Iterable):
+        raise InvalidOperandError(f"algorithms: got {type(algorithms).__name__}, expected a sequence of Algorithm")
+    records = []
+    for algorithm in algorithms:
+        if not isinstance(algorithm, Algorithm):
+            raise InvalidOperandError(f"algorithms: got {type(algorithm).__name__}, expected each to be an Algorithm")
+        records.append(algorithm.record)
+    return records
 
 
 def timed(algorithm: Algorithm, elapsed_ms: float) -> Algorithm:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from rocpy import platform
 from rocpy.compat.nvmath import _arrays
-from rocpy.compat.nvmath._configuration import coerce
+from rocpy.compat.nvmath._configuration import check_logger, coerce
 from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
 from rocpy.compat.nvmath._memory import check_allocator
 from rocpy.compat.nvmath._single import Single
@@ -45,6 +45,7 @@ class MatmulOptions:
             raise InvalidProblemError(f"blocking: got {self.blocking!r}, expected True or 'auto'")
         if self.allocator is not None:
             check_allocator(self.allocator)
+        check_logger(self.logger)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -268,6 +269,9 @@ def _length(value: Any) -> int:
 
 def _are_sequences(arguments: dict[str, Any]) -> bool:
     """Return whether the operands are sequences: all that are given, or none."""
+    for name in ("a", "b"):
+        if arguments[name] is None:
+            _arrays.package_of(None, name)  # refuses it
     are_sequences = {name: _is_sequence(value) for name, value in arguments.items() if value is not None}
     if len(set(are_sequences.values())) != 1:
         which = ", ".join(name for name, one in are_sequences.items() if one)

@@ -14,8 +14,14 @@ from typing import Any, Self
 from rocpy.compat.nvmath import _arrays, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._block_results import quantized
-from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
-from rocpy.compat.nvmath._engine import Engine, kinds_of, record_of, timed
+from rocpy.compat.nvmath._configuration import (
+    MatmulOptions,
+    MatmulPlanPreferences,
+    MatmulQuantizationScales,
+    check_limit,
+    coerce,
+)
+from rocpy.compat.nvmath._engine import Engine, algorithm_records, check_target, kinds_of, timed
 from rocpy.compat.nvmath._enums import MatmulEpilog
 from rocpy.compat.nvmath._errors import MatmulStateError, ReleasedError
 from rocpy.compat.nvmath._memory import Resources
@@ -84,11 +90,15 @@ class Matmul(Engine):
         self._algorithms = []
         self.options = coerce(MatmulOptions, options, "options")
         self._resources = Resources(self.options.handle, self.options.allocator)
+        if c is not None:
+            _arrays.package_of(c, "c")
         self._specification = specify(a, b, _arrays.column(c), beta, qualifiers, self.options)
         if c is None and beta is not None:
             warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=2)
             beta = None
         self._operands = {"a": a, "b": b, "c": c}
+        if self.options.inplace:
+            check_target(self._operands)
         self._kinds = kinds_of(self._operands)
         self._alpha = 1.0 if alpha is None else factor(alpha, "alpha", self._specification)
         self._beta = None if beta is None else factor(beta, "beta", self._specification)
@@ -133,7 +143,7 @@ class Matmul(Engine):
             warnings.warn("epilog_inputs are not used without an epilog", RocpyWarning, stacklevel=2)
         member = MatmulEpilog.DEFAULT if epilog is None else _epilogs.find(epilog)
         inputs = {} if epilog is None else _epilogs.check_inputs(member, epilog_inputs)
-        records = None if algorithms is None else [record_of(algorithm) for algorithm in algorithms]
+        records = None if algorithms is None else algorithm_records(algorithms)
         inner = self._make(member, inputs, wanted)
         try:
             with self._lent(inner, self._stream):
@@ -282,6 +292,8 @@ class Matmul(Engine):
         missing += [name for name, value in inputs.items() if value is None]
         if missing:
             raise ReleasedError(f"{', '.join(missing)}: released; pass all operands again")
+        if self.options.inplace and changes and not self._copies:  # copied, structured operands may share memory
+            check_target(operands)
         self._operands, self._alpha, self._beta, self._scales, self._inputs = (
             operands, new_alpha, new_beta, scales, inputs
         )  # fmt: skip
@@ -305,6 +317,7 @@ class Matmul(Engine):
     def applicable_algorithm_ids(self, limit: int = 8) -> list[int]:
         """Return the ids of algorithms that can compute the product."""
         self._check_ready("applicable_algorithm_ids")
+        check_limit(limit)
         with self._make(self._epilog, self._inputs, MatmulPlanPreferences()) as inner:
             return [record.id for record in inner.plan(max_algorithms=max(1, limit))]
 

@@ -39,7 +39,7 @@ class Single(_product.Matmul):
         self._freed = True  # until the advanced constructor has begun
         operands = {"a": a, "b": b, "c": c}
         for name, value in operands.items():
-            if value is not None:
+            if value is not None or name != "c":
                 _arrays.package_of(value, name)
         self._qualifiers = _qualifiers.read(qualifiers, c is not None)
         self._copies = any(map(_qualifiers.is_structured, self._qualifiers))

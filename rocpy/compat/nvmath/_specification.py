@@ -150,9 +150,10 @@ def factor(value: Any, name: str, specification: Specification) -> Any:
         if isinstance(value, (str, bytes)):
             raise TypeError
         return kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        shown = f"an integer of {value.bit_length()} bits" if isinstance(value, int) else repr(value)
         raise InvalidProblemError(
-            f"{name}: {value!r} is not convertible to {kind.__name__}, the scale type of a product of "
+            f"{name}: {shown} is not convertible to {kind.__name__}, the scale type of a product of "
             f"{specification.dtype}"
         ) from None
 
