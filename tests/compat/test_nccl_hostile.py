@@ -351,3 +351,28 @@ def test_another_thread_aborts(comms, waits_in):
     assert not thread.is_alive()
     assert waits_in == "finalize" or len(errors) == 1
     assert not comms[0].is_valid
+
+
+WRONG_TYPES = {
+    "team": lambda comm: comm.team_rank_to_world(3, 0),
+    "team_rank": lambda comm: comm.team_rank_to_world(comm.team_world, "x"),
+    "nccl_result": lambda comm: nccl.get_error_string("x"),
+    "nccl_result: got None": lambda comm: nccl.get_error_string(None),
+    "nccl_result: got 10": lambda comm: nccl.get_error_string(10**30),
+    "root: got array": lambda comm: comm.broadcast(np.ones(2), np.ones(2), np.ones(2)),
+    "root: got": lambda comm: comm.reduce(np.ones(2), np.ones(2), nccl.SUM, root=np.ones(2)),
+    "signal_index": lambda comm: comm.signal(0, signal_index=np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_arguments_of_another_type_are_refused_by_name(comm, name):
+    with pytest.raises(nccl.NcclInvalid, match=rf"^{name}"):
+        WRONG_TYPES[name](comm)
+
+
+def test_an_offset_is_a_number_of_bytes(comm):
+    window = comm.register_window(nccl.mem_alloc(4096))
+    assert window.get_peer_device_pointer(0, 8) == window.user_ptr + 8
+    with pytest.raises(nccl.NcclInvalid, match="^offset: got 'x'"):
+        window.get_peer_device_pointer(0, "x")

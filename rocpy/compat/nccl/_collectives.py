@@ -9,7 +9,7 @@ from typing import Any
 
 from rocpy.compat.nccl._config import NCCLCollConfig, check_call_config
 from rocpy.compat.nccl._enums import NcclBufferSpec, NcclRedOp, NcclStreamSpec
-from rocpy.compat.nccl._errors import NcclInvalid, translated
+from rocpy.compat.nccl._errors import NcclInvalid, translated, whole_number
 from rocpy.compat.nccl._operands import Row, check_pair, row_of
 from rocpy.compat.nccl._queries import Queries
 from rocpy.compat.nccl._records import WaitSignalDesc
@@ -108,7 +108,7 @@ class Collectives(Queries):
         check_call_config(config)
         own, operator, sent = self.own, _operator(op), row_of(sendbuf, "sendbuf")
         out = None
-        if root is None or root == self.rank:
+        if root is None or _is_own(root, self.rank):
             received = row_of(recvbuf, "recvbuf", is_written=True)
             check_pair(sent, received, sent.count)
             out = received.first(sent.count)
@@ -131,7 +131,7 @@ class Collectives(Queries):
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
         source = received
-        if root == self.rank:
+        if _is_own(root, self.rank):
             source = row_of(sendbuf, "sendbuf")
             check_pair(source, received, source.count, exactly=True)
         own.broadcast(source.array, root=root, out=received.array, stream=_stream(stream))
@@ -162,7 +162,7 @@ class Collectives(Queries):
         check_call_config(config)
         own, sent = self.own, row_of(sendbuf, "sendbuf")
         out = None
-        if root is None or root == self.rank:
+        if root is None or _is_own(root, self.rank):
             received = row_of(recvbuf, "recvbuf", is_written=True)
             check_pair(sent, received, sent.count * self.nranks)
             out = received.first(sent.count * self.nranks)
@@ -220,7 +220,7 @@ class Collectives(Queries):
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
         source = None
-        if root == self.rank:
+        if _is_own(root, self.rank):
             sent = row_of(sendbuf, "sendbuf")
             part = self._part(sent)
             check_pair(sent, received, part, exactly=True)
@@ -249,6 +249,11 @@ def _operator(op: Any) -> Any:
     return NcclRedOp(op).name.lower()
 
 
+def _is_own(root: object, rank: int) -> bool:
+    return whole_number("root", root, "a rank") == rank
+
+
 def _first_only(signal_index: int, context: int, flags: int) -> None:
-    if signal_index or context or flags:
+    numbers = {"signal_index": signal_index, "context": context, "flags": flags}
+    if any(whole_number(name, value, "0") for name, value in numbers.items()):
         raise NcclInvalid("signal_index, context and flags must be 0, as in RCCL 2.30")

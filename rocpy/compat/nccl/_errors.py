@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -74,6 +75,14 @@ def unsupported(name: str, reason: str) -> UnsupportedError:
 def unsupported_attribute(name: str, reason: str) -> UnsupportedAttributeError:
     """Return the error of something that is read."""
     return UnsupportedAttributeError(f"{name}: {reason}", library="rccl")
+
+
+def whole_number(name: str, value: object, expected: str) -> int:
+    """Return an integer of any kind, numpy's too; others are refused by name."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise NcclInvalid(f"{name}: got {value!r}, expected {expected}") from None
 
 
 @contextmanager

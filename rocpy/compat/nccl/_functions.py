@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import rccl
-from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported
+from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported, whole_number
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
@@ -95,7 +95,10 @@ def get_unique_id(empty: bool = False) -> UniqueId:
 
 def get_error_string(nccl_result: Result | int) -> str:
     """Return RCCL's description of a result code."""
-    return rccl.error_string(int(nccl_result))
+    code = whole_number("nccl_result", nccl_result, "a Result")
+    if not -(2**31) <= code < 2**31:
+        raise NcclInvalid(f"nccl_result: got {code}, expected a Result")
+    return rccl.error_string(code)
 
 
 def get_last_error() -> str:

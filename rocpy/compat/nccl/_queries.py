@@ -14,6 +14,7 @@ from rocpy.compat.nccl._errors import (
     translated,
     unsupported,
     unsupported_attribute,
+    whole_number,
 )
 from rocpy.compat.nccl._records import NCCLCommProperties, NCCLTeam
 from rocpy.errors import ClosedError
@@ -197,6 +198,9 @@ class Queries:
         NcclInvalid
             The team has no such rank, or exceeds the communicator.
         """
+        if not isinstance(team, NCCLTeam):
+            raise NcclInvalid(f"team: got {team!r}, expected an NCCLTeam")
+        team_rank = whole_number("team_rank", team_rank, "a rank of the team")
         world_rank = self.rank + (team_rank - team.rank) * team.stride
         if not 0 <= team_rank < team.n_ranks or not 0 <= world_rank < self.nranks:
             raise NcclInvalid(f"team_rank: got {team_rank} of {team}, which is not a rank of this communicator")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rocpy.compat.nccl._enums import WindowFlag
-from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, translated, unsupported
+from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, translated, unsupported, whole_number
 from rocpy.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class RegisteredWindowHandle:
     def get_peer_device_pointer(self, peer: int, offset: int = 0) -> int | None:
         """Return the address of another rank's part if this process can access it, otherwise ``None``."""
         try:
-            return int(self._open().peer(peer).handle) + offset
+            return _address(self._open().peer(peer).handle, offset)
         except UnsupportedError:
             return None
 
@@ -116,7 +116,7 @@ class RegisteredWindowHandle:
         UnsupportedError
             This process cannot access it.
         """
-        return int(self._open().peer(lsa_rank).handle) + offset
+        return _address(self._open().peer(lsa_rank).handle, offset)
 
     def get_lsa_multimem_device_pointer(self, offset: int = 0) -> None:  # noqa: ARG002  (nccl4py's)
         """Return ``None``: no AMD GPU writes to the memory of several at once."""
@@ -146,6 +146,10 @@ class RegisteredWindowHandle:
     def __repr__(self) -> str:
         state = "open" if self.is_valid else "closed"
         return f"rocpy.compat.nccl.RegisteredWindowHandle({state}, size={self.size}, flags={self._flags!r})"
+
+
+def _address(base: int, offset: int) -> int:
+    return int(base) + whole_number("offset", offset, "a number of bytes")
 
 
 class CustomRedOp:
