@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from rocpy.errors import InvalidProblemError
-from rocpy.tuning._files import LARGEST_BYTES, SCHEMA, Record, fault_of, warn_of_records
+from rocpy.tuning._files import LARGEST_BYTES, SCHEMA, Record, check_record, fault_of, warn_of_records
 
 __all__ = ["export_hipblaslt", "export_json", "export_tunableop", "import_json"]
 
@@ -41,12 +41,22 @@ OFFLINE_COLUMNS = (
 def export_json(records: Iterable[Record]) -> str:
     """Return records as a JSON document that :func:`import_json` accepts.
 
+    Raises
+    ------
+    InvalidOperandError
+        If an item is no record.
+    InvalidProblemError
+        If a record has a value that no record has, such as a time of 0.
+
     Examples
     --------
     >>> import rocpy
     >>> rocpy.tuning.import_json(rocpy.tuning.export_json([]))
     []
     """
+    records = list(records)
+    for number, record in enumerate(records):
+        check_record(record, f"record {number}")
     return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": [asdict(record) for record in records]}, indent=1)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocpy.errors import InvalidProblemError, RocpyWarning
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
 
 if TYPE_CHECKING:
     import sqlite3
@@ -135,6 +135,15 @@ def fault_of(record: Record) -> str:
     if record.spread < 0:
         return f"spread is {record.spread!r}; it must not be below 0"
     return "" if 0 <= record.date <= LAST_DATE else f"date is {record.date!r}; it must be from 1970 to 9999"
+
+
+def check_record(record: object, name: str) -> None:
+    """Refuse what is no record, or one with a value that no record has."""
+    if not isinstance(record, Record):
+        raise InvalidOperandError(f"{name}: got {type(record).__name__}, expected a rocpy.tuning.Record")
+    fault = fault_of(record)
+    if fault:
+        raise InvalidProblemError(f"{name}: {fault}")
 
 
 def _float(value: float) -> float:

@@ -13,7 +13,7 @@ from rocpy import platform
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.device import Device
 from rocpy.tuning._files import SCHEMA
 
@@ -117,6 +117,8 @@ def problem_key(problem: Problem, options: Options | None = None) -> str:
 
     Raises
     ------
+    InvalidOperandError
+        If it is no problem.
     InvalidProblemError
         If an operand would be copied first: the copy's problem is the one that is measured.
 
@@ -132,6 +134,8 @@ def problem_key(problem: Problem, options: Options | None = None) -> str:
     >>> rocpy.tuning.problem_key(Problem.make(a, a)) == rocpy.tuning.problem_key(Problem.make(a, a, epilogue="relu"))
     False
     """
+    if not isinstance(problem, Problem):
+        raise InvalidOperandError(f"problem: got {type(problem).__name__}, expected a rocpy.blaslt.Problem")
     lowered = lower(problem)
     if lowered.copies:
         raise InvalidProblemError(

@@ -36,7 +36,7 @@ from rocpy.errors import (
 )
 from rocpy.runtime.handles.stream_handle import hold_stream
 from rocpy.tuning import _race
-from rocpy.tuning._files import Record
+from rocpy.tuning._files import LAST_DATE, SHORTEST_US, Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
 from rocpy.tuning._timing import is_capturing
 from rocpy.tuning._trials import device_and_stream_of, progress_bar, trials, verified, without_wrong_first
@@ -218,11 +218,12 @@ def _conclude(
                 kernel=chosen.name,
                 solution=chosen.id,
                 workspace_bytes=chosen.workspace_bytes,
-                measured_us=statistics.median(best.cold) * 1e3,
+                # A clock may be too coarse for a product.
+                measured_us=max(statistics.median(best.cold) * 1e3, SHORTEST_US),
                 spread=_race.relative_spread(best.cold),
-                baseline_us=statistics.median(first.cold) * 1e3,
+                baseline_us=max(statistics.median(first.cold) * 1e3, SHORTEST_US),
                 # Another machine's clock may be ahead; what was measured now is the newer one.
-                date=max(time.time(), 0.0 if old is None else old.date + 1e-3),
+                date=min(max(time.time(), 0.0 if old is None else old.date + 1e-3), LAST_DATE),
             )
         )
         stored = str(database.path or "")

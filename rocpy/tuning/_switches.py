@@ -18,7 +18,7 @@ from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuning_state as _tuning_state
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["Shapes", "disable", "enable", "record"]
 
@@ -120,6 +120,10 @@ class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable
 class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disable()`)
     """Neither measure nor use what was measured, from now on, in all threads; as a context manager, for a block.
 
+    Notes
+    -----
+    What a call asks for by itself is still done: ``matmul(..., autotune=True)`` and ``Matmul.autotune``.
+
     Examples
     --------
     >>> import numpy as np, rocpy
@@ -148,7 +152,18 @@ class Shapes(list[Problem]):
         return table("problems", (), [(problem,) for problem in self])
 
     def to_json(self) -> str:
-        """Return the problems as a JSON document, which ``rocpy tune run`` accepts."""
+        """Return the problems as a JSON document, which ``rocpy tune run`` accepts.
+
+        Raises
+        ------
+        InvalidOperandError
+            If an item is no problem.
+        """
+        for number, problem in enumerate(self):
+            if not isinstance(problem, Problem):
+                raise InvalidOperandError(
+                    f"item {number}: got {type(problem).__name__}, expected a rocpy.blaslt.Problem"
+                )
         return json.dumps({"format": FORMAT, "problems": [json.loads(problem.to_json()) for problem in self]}, indent=1)
 
     @classmethod

@@ -16,7 +16,7 @@ from typing import NoReturn
 from rocpy import platform
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
-from rocpy.tuning._files import SCHEMA, Record, RecordFile, is_network, try_read, try_write
+from rocpy.tuning._files import SCHEMA, Record, RecordFile, check_record, is_network, try_read, try_write
 
 __all__ = ["Database", "Record", "current"]
 
@@ -84,7 +84,17 @@ class Database:
             return [record for record in known.values() if scope is None or record.scope == scope]
 
     def store(self, *records: Record) -> None:
-        """Store records, in memory and in the file that is written; a newer one replaces an older one."""
+        """Store records, in memory and in the file that is written; a newer one replaces an older one.
+
+        Raises
+        ------
+        InvalidOperandError
+            If one is no record.
+        InvalidProblemError
+            If one has a value that no record has, such as a time of 0; then none is stored.
+        """
+        for number, record in enumerate(records):
+            check_record(record, f"record {number}")
         with self._writing:
             # The file first: who reads it again meanwhile finds them.
             self._write(records)
@@ -97,6 +107,8 @@ class Database:
 
     def merge(self, other: Database) -> int:
         """Add another database's records and return how many were new or newer."""
+        if not isinstance(other, Database):
+            raise InvalidOperandError(f"other: got {type(other).__name__}, expected a Database")
         known = {(record.scope, record.key): record.date for record in self.records()}
         fresh = [record for record in other.records() if record.date > known.get((record.scope, record.key), -math.inf)]
         if fresh:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from made_up_records import SCOPE, record
 
+import rocpy
 from rocpy.errors import RocpyWarning
 from rocpy.tuning import Database, _files, database
 
@@ -334,3 +335,37 @@ def test_records_tell_what_they_are_in_json(tmp_path):
     assert json.loads(found.scope)["arch"] == "gfx942"
     assert json.loads(found.problem)["m"] == 9
     assert found.gain == 1.25
+
+
+UNSOUND = [
+    {"measured_us": float("nan")}, {"measured_us": 0.0}, {"measured_us": -1.0}, {"baseline_us": float("inf")},
+    {"kernel": None}, {"scope": None}, {"kernel": "\udcff"}, {"solution": 2**70}, {"workspace_bytes": 2**70},
+    {"spread": -1.0}, {"date": float("nan")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", UNSOUND, ids=str)
+def test_a_record_with_a_value_that_none_has_is_refused_and_the_file_is_left_as_it_is(tmp_path, changes):
+    database = Database(tmp_path / "t.db")
+    database.store(record(0), record(1))
+    with pytest.raises(rocpy.InvalidProblemError, match=rf"^record 1: .*{next(iter(changes))}"):
+        database.store(record(2), record(3, **changes))
+    for seen in (database, Database(tmp_path / "t.db")):
+        assert {each.kernel for each in seen.records()} == {"kernel0", "kernel1"}
+    with pytest.raises(rocpy.InvalidProblemError, match="^record 0: "):
+        rocpy.tuning.export_json([record(0, **changes)])
+
+
+@pytest.mark.parametrize("thing", [None, "x", 1])
+def test_what_is_no_record_or_database_is_refused(thing):
+    database = Database([])
+    with pytest.raises(rocpy.InvalidOperandError, match="^record 0: got "):
+        database.store(thing)
+    with pytest.raises(rocpy.InvalidOperandError, match="^other: got "):
+        database.merge(thing)
+    with pytest.raises(rocpy.InvalidOperandError, match="^record 0: got "):
+        rocpy.tuning.export_json([thing])
+    with pytest.raises(rocpy.InvalidOperandError, match="^problem: got "):
+        rocpy.tuning.problem_key(thing)
+    with pytest.raises(rocpy.InvalidOperandError, match="^item 0: got "):
+        rocpy.tuning.Shapes([thing]).to_json()
