@@ -374,6 +374,14 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
 
 def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
     """Return the cases of a tier with the given fields, as in ``select(dtype="float32", group="edges")``."""
+    fields = [name for name in dir(Case) if not name.startswith("_")]
+    for name in criteria:
+        if name not in fields:
+            # Here: the list is written without a built package too.
+            from rocpy._messages.suggestions import did_you_mean
+            from rocpy.errors import InvalidProblemError
+
+            raise InvalidProblemError(f"{name}: a case has no such field{did_you_mean(name, fields)}")
     return tuple(case for case in cases(tier) if all(getattr(case, key) == value for key, value in criteria.items()))
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocpy._messages.suggestions import did_you_mean
+from rocpy.errors import InvalidProblemError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -259,7 +262,22 @@ class Expected:
 def lookup(epilogue: str | None) -> Oracle:
     """Return the oracle of an epilogue, by its name or an alias."""
     name = "default" if epilogue is None else epilogue
-    return ORACLES[ALIASES.get(name, name)]
+    oracle = ORACLES.get(ALIASES.get(name, name)) if isinstance(name, str) else None
+    if oracle is None:
+        raise InvalidProblemError(
+            f"epilogue: there is no oracle of {name!r}{did_you_mean(name, ORACLES)}; there are {', '.join(ORACLES)}"
+        )
+    return oracle
+
+
+def _check_operands(epilogue: str | None, oracle: Oracle, *, bias: bool, aux: bool, clamp: bool) -> None:
+    """Refuse operands that an epilogue lacks, and those that it has no use for, as a product does."""
+    for name, passed, needed in (
+        ("bias", bias, oracle.bias), ("aux", aux, oracle.aux_in is not None), ("clamp", clamp, oracle.takes_clamp),
+    ):  # fmt: skip
+        if passed != needed:
+            what = f"needs it; pass {name}=" if needed else f"takes none; omit {name}="
+            raise InvalidProblemError(f"{name}: epilogue {epilogue or 'default'!r} {what}")
 
 
 def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple[int, ...] = ()) -> Array:
@@ -352,6 +370,7 @@ def evaluate(
         Result, further outputs and the magnitudes that `rocpy.testing.bounds` needs.
     """
     oracle = lookup(epilogue)
+    _check_operands(epilogue, oracle, bias=bias is not None, aux=aux is not None, clamp=clamp is not None)
     kind = {"c": "complex", "i": "integer"}.get(np.asarray(a).dtype.kind, "real")
     wide = np.complex128 if kind == "complex" else np.float64
     a = np.asarray(a).astype(wide)
@@ -368,15 +387,15 @@ def evaluate(
     m, k = a2.shape[-2:]
     factor = alpha if k else 0.0  # as BLAS has it: no sum is multiplied
     with np.errstate(invalid="ignore", over="ignore"):
-        pre = factor * np.matmul(a2, b2)
-        magnitude = abs(factor) * np.matmul(np.abs(a2), np.abs(b2))
+        pre, magnitude = factor * np.matmul(a2, b2), abs(factor) * np.matmul(np.abs(a2), np.abs(b2))
+        if not factor:  # the operands are not read
+            pre, magnitude = np.zeros_like(pre), np.zeros_like(magnitude)
         terms = []
         if c is not None and beta != 0.0:
             term = (1.0 if beta is None else beta) * np.asarray(c).astype(wide)
             term = term * (1.0 if scale_c is None else float(scale_c))
             terms.append(np.broadcast_to(term, shape).reshape(pre.shape))
-        if oracle.bias:
-            assert bias is not None
+        if bias is not None:
             terms.append(_as_matrix_bias(bias, pre.shape))
         for term in terms:
             pre, magnitude = pre + term, magnitude + np.abs(term)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocpy import platform
+from rocpy.errors import InvalidProblemError
 from rocpy.runtime.memory import Buffer
 
 from .oracles import Expected, evaluate, lookup
@@ -325,7 +326,9 @@ def run_case(
         import rocpy
 
         matmul = rocpy.matmul
-    wrap = PROVIDERS[provider] if isinstance(provider, str) else provider
+    wrap = PROVIDERS.get(provider) if isinstance(provider, str) else provider
+    if not callable(wrap):
+        raise InvalidProblemError(f"provider: got {provider!r}, expected {', '.join(PROVIDERS)} or a function")
     operands = make_operands(case) if operands is None else operands
     wrapped: dict[str, Any] = {key: wrap(value) for key, value in operands.items()}
     outputs = matmul(wrapped.pop("a"), wrapped.pop("b"), **wrapped, **keywords(case))

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import rocpy
 from rocpy.blaslt.model import epilogues
 from rocpy.testing import Case, bounds, compare, evaluate, make_operands, oracles, run_case, tolerance
 from rocpy.testing.cases import DTYPES, EPILOGUES, LAYOUTS, TIERS, cases, main, select, to_json
@@ -334,3 +335,27 @@ def test_run_case_reports_a_wrong_product():
     assert good.ratio < 1
     bad = run_case(case, matmul=lambda *args, **kwargs: emulate(case, make_operands(case))[0])
     assert not bad.ok
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({"epilogue": "gellu"}, "epilogue: there is no oracle of 'gellu'.*gelu"),
+        ({"epilogue": 3}, "epilogue: "),
+        ({"epilogue": "bias"}, "bias: epilogue 'bias' needs it"),
+        ({"epilogue": "clamp"}, "clamp: epilogue 'clamp' needs it"),
+        ({"epilogue": "drelu"}, "aux: epilogue 'drelu' needs it"),
+        ({"bias": np.ones(2)}, "bias: epilogue 'default' takes none"),
+        ({"epilogue": "relu", "clamp": (0, 1)}, "clamp: epilogue 'relu' takes none"),
+    ],
+)
+def test_what_an_oracle_is_not_asked(keywords, named):
+    with pytest.raises(rocpy.InvalidProblemError, match=f"^{named}"):
+        evaluate(np.ones((2, 2)), np.ones((2, 2)), **keywords)
+
+
+def test_fields_and_providers_that_there_are_not():
+    with pytest.raises(rocpy.InvalidProblemError, match="^dtypo: a case has no such field.*dtype"):
+        rocpy.testing.select(dtypo="float32")
+    with pytest.raises(rocpy.InvalidProblemError, match="^provider: got 'x', expected numpy"):
+        rocpy.testing.run_case(rocpy.testing.select()[0], provider="x")
