@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._operand import describe
+from rocpy._producers.torch_modes import gradient_reason
+from rocpy._producers.torch_refusals import advice, refuse_layout
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
-__all__ = ["PACKED", "library_of"]
+__all__ = ["PACKED", "library_of", "plain", "read", "refuse_gradient"]
 
 # The type that torch packs two to a byte, and its magnitudes by code.
 PACKED = "float4_e2m1fn"
@@ -115,6 +118,20 @@ class _Torch:
         return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
 
 
+def plain(array: Any, name: str) -> Any:
+    """Return an instance of a subclass of numpy's array as a plain one, other objects as they are.
+
+    Raises
+    ------
+    InvalidOperandError
+        If plain values would not be all of it: a mask, or arithmetic of its own.
+    """
+    if not isinstance(array, np.ndarray) or type(array) is np.ndarray:
+        return array
+    describe(array, name)
+    return array.view(np.ndarray)
+
+
 def library_of(x: Any, name: str) -> Any:
     """Return the functions of the library that an array belongs to; `name` is its own in messages."""
     if isinstance(x, np.ndarray):
@@ -125,3 +142,18 @@ def library_of(x: Any, name: str) -> Any:
     raise InvalidOperandError(
         f"{name}: got {type(x).__module__}.{type(x).__name__}, expected a numpy array or a torch tensor"
     )
+
+
+def read(x: Any, name: str) -> tuple[Any, Any]:
+    """Return the functions of the library that an array of a caller's belongs to, and the array, with plain values."""
+    library = library_of(x, name)
+    if isinstance(library, _Torch):
+        refuse_layout(x, name)
+    return library, plain(x, name)
+
+
+def refuse_gradient(x: Any, name: str) -> None:
+    """Refuse a tensor that autograd records, for a function that has no gradient."""
+    reason = gradient_reason(x) if hasattr(x, "requires_grad") else None
+    if reason is not None:
+        raise UnsupportedError(f"{name}: {reason}, and rounding to a narrow type has no gradient; {advice(reason)}")

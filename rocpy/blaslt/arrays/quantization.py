@@ -18,7 +18,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt.arrays.array_libraries import library_of
+from rocpy.blaslt.arrays.array_libraries import read, refuse_gradient
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError
 
@@ -127,7 +127,7 @@ def narrowed(x: Any, dtype: str) -> Any:
 
     torch packs two of ``float4_e2m1fn`` along the last axis to a byte.
     """
-    library = library_of(x, "x")
+    library, x = read(x, "x")
     row = dtypes.lookup(dtype)
     library.check(row, x.shape[-1])
     wide = library.cast(x, "float64")
@@ -137,7 +137,7 @@ def narrowed(x: Any, dtype: str) -> Any:
 @_conversion
 def widened(values: Any) -> Any:
     """Return the numbers of a narrow array in float32; torch's of four bits are unpacked along the last axis."""
-    library = library_of(values, "values")
+    library, values = read(values, "values")
     return library.cast(library.wide(values), "float32")
 
 
@@ -163,11 +163,12 @@ def quantize_mx(x: _Array, dtype: MxName | _OtherDType = "float8_e4m3fn", axis: 
     Raises
     ------
     InvalidOperandError
-        If ``x`` is neither a numpy array nor a torch tensor.
+        If ``x`` is neither a numpy array nor a torch tensor, or is masked or sparse.
     InvalidProblemError
         If its dtype, ``dtype`` or ``axis`` is not one of those above.
     UnsupportedError
-        If torch has no such dtype (those of six bits), or cannot pack an odd extent.
+        If torch has no such dtype (those of six bits), cannot pack an odd extent, or records ``x`` for a gradient: pass
+        its ``.detach()``.
 
     Notes
     -----
@@ -196,7 +197,8 @@ def quantize_mx_upward(x: _Array, dtype: Any = "float8_e4m3fn", axis: int = -1) 
 
 
 def _quantized_blocks(x: Any, dtype: Any, axis: int, *, upward: bool) -> tuple[Any, Any]:
-    library = library_of(x, "x")
+    library, x = read(x, "x")
+    refuse_gradient(x, "x")
     row = _target(dtype, _MX)
     _of_type(x, "x", _SOURCES)
     axis = _axis(axis, x.ndim)
@@ -256,7 +258,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
     Raises
     ------
     InvalidOperandError
-        If the arrays are not both numpy arrays or both torch tensors.
+        If the arrays are not both numpy arrays or both torch tensors, or one is masked or sparse.
     InvalidProblemError
         If a dtype or ``axis`` is not one of those above, or the scales' shape does not fit.
 
@@ -267,8 +269,8 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
     >>> rocpy.dequantize_mx(values, scales)
     array([ 0.3125, -7.    , 96.    ,  0.    ], dtype=float32)
     """
-    library = library_of(values, "values")
-    _same_library(library, scales)
+    library, values = read(values, "values")
+    scales = _of_same_library(library, scales)
     _of_type(values, "values", _MX)
     _of_type(scales, "scales", ("float8_e8m0fnu", "uint8"))
     row = _target(dtype, _SOURCES)
@@ -313,11 +315,11 @@ def quantize(
     Raises
     ------
     InvalidOperandError
-        If ``x`` is neither a numpy array nor a torch tensor.
+        If ``x`` is neither a numpy array nor a torch tensor, or is masked or sparse.
     InvalidProblemError
         If its dtype, ``dtype`` or ``axis`` is not one of those above.
     UnsupportedError
-        If torch has no such dtype.
+        If torch has no such dtype, or records ``x`` for a gradient: pass its ``.detach()``.
 
     Notes
     -----
@@ -333,7 +335,8 @@ def quantize(
     >>> values.tolist(), scales.ravel().tolist()
     ([[64, -127], [0, 127]], [0.015748031437397003, 2.0])
     """
-    library = library_of(x, "x")
+    library, x = read(x, "x")
+    refuse_gradient(x, "x")
     row = _target(dtype, _SCALED)
     _of_type(x, "x", _SOURCES)
     library.check(row, 0)
@@ -373,7 +376,7 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     Raises
     ------
     InvalidOperandError
-        If the arrays are not both numpy arrays or both torch tensors.
+        If the arrays are not both numpy arrays or both torch tensors, or one is masked or sparse.
     InvalidProblemError
         If a dtype is not one of those above, or the scales do not broadcast to the values.
 
@@ -384,8 +387,8 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     >>> rocpy.dequantize(values, scales)
     array([ 0.96428573, -3.        ,  0.10044643], dtype=float32)
     """
-    library = library_of(values, "values")
-    _same_library(library, scales)
+    library, values = read(values, "values")
+    scales = _of_same_library(library, scales)
     _of_type(values, "values", _SCALED)
     _of_type(scales, "scales", ("float32", "float64"))
     row = _target(dtype, _SOURCES)
@@ -396,6 +399,8 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     return library.cast(library.wide(values) * library.cast(scales, "float64"), row.name)
 
 
-def _same_library(library: Any, scales: Any) -> None:
-    if type(library_of(scales, "scales")) is not type(library):
+def _of_same_library(library: Any, scales: Any) -> Any:
+    other, scales = read(scales, "scales")
+    if type(other) is not type(library):
         raise InvalidOperandError("values and scales belong to different frameworks; convert one")
+    return scales

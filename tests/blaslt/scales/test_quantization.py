@@ -276,3 +276,61 @@ def test_torch_scales_may_be_bytes(rng, torch):
     torch.testing.assert_close(
         rocpy.dequantize_mx(values, scales.view(torch.uint8)), rocpy.dequantize_mx(values, scales)
     )
+
+
+# ---- what a conversion would lose ----
+
+
+@pytest.mark.parametrize("function", [rocpy.quantize, rocpy.quantize_mx])
+def test_a_mask_is_not_lost(function):
+    masked = np.ma.masked_array(np.ones((2, 32)), mask=np.eye(2, 32))
+    with pytest.raises(rocpy.InvalidOperandError, match="^x: a masked array"):
+        function(masked)
+    values, scales = function(np.ones((2, 32)))
+    back = rocpy.dequantize if function is rocpy.quantize else rocpy.dequantize_mx
+    with pytest.raises(rocpy.InvalidOperandError, match="^scales: a masked array"):
+        back(values, np.ma.masked_array(scales))
+    with pytest.raises(rocpy.InvalidOperandError, match="^values: a masked array"):
+        back(np.ma.masked_array(values), scales)
+
+
+@pytest.mark.parametrize("function", [rocpy.quantize, rocpy.quantize_mx])
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_a_matrix_of_numpy_has_its_plain_values(function, axis):
+    x = np.arange(64.0).reshape(2, 32)
+    for seen, wanted in zip(function(x.view(np.matrix), axis=axis), function(x, axis=axis), strict=True):
+        assert type(seen) is np.ndarray
+        assert seen.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("function", [rocpy.quantize, rocpy.quantize_mx])
+def test_a_tensor_that_has_no_plain_values(function):
+    import torch
+
+    with pytest.raises(rocpy.InvalidOperandError, match="^x: got a tensor of layout"):
+        function(torch.eye(32).to_sparse())
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("function", [rocpy.quantize, rocpy.quantize_mx])
+def test_a_gradient_is_not_dropped(function):
+    import torch
+
+    x = torch.eye(32, requires_grad=True)
+    with pytest.raises(rocpy.UnsupportedError, match=r"^x: it requires grad .*\.detach\(\)"):
+        function(x)
+    wanted = function(x.detach())
+    with torch.no_grad():
+        assert all(torch.equal(one.float(), other.float()) for one, other in zip(function(x), wanted, strict=True))
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_product_of_blocks_does_not_lose_a_mask(strided):
+    values, scales = rocpy.quantize_mx(np.ones((32, 64 if strided else 32)))
+    masked = np.ma.masked_array(values[:, ::2] if strided else values)
+    b, scale_b = rocpy.quantize_mx(np.ones((32, 32)), axis=-2)
+    scale_a = scales[:, :1]
+    for a, other, name in ((masked, b, "a"), (values[:, :32], np.ma.masked_array(b), "b")):
+        with pytest.raises(rocpy.InvalidOperandError, match=f"^{name}: a masked array"):
+            rocpy.matmul(a, other, scale_a=scale_a, scale_b=scale_b)
