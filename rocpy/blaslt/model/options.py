@@ -44,7 +44,8 @@ class Options:
     Parameters
     ----------
     copies
-        ``"allow"``: an operand whose layout the library does not support is copied once; ``"error"``: it is refused.
+        ``"allow"``: an operand whose layout, byte order or alignment the library cannot use is copied once;
+        ``"error"``: it is refused. Scales are copied all the same.
     host_operands
         ``"copy"``: on a GPU, arrays in CPU memory are copied to the device and back, and the call blocks;
         ``"error"``: they are refused.
@@ -86,9 +87,9 @@ class Options:
                     f"{did_you_mean(value, (choice for choice in allowed if isinstance(choice, str)))}"
                 )
         limit = self.max_workspace_bytes
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit < 1 << 64:
             raise InvalidProblemError(
-                f"option max_workspace_bytes: got {limit!r}, expected a number of bytes, 0 or more"
+                f"option max_workspace_bytes: got {limit!r}, expected a number of bytes from 0 to 2**64 - 1"
             )
 
 

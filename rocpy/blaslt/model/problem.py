@@ -12,6 +12,7 @@ from rocpy import _json, dtypes
 from rocpy.blaslt.model import product_types as types
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.product_types import RESULT_TYPES
+from rocpy.blaslt.model.record_values import checked_expression, checked_integers, checked_settings, checked_strides
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
@@ -272,29 +273,25 @@ class Problem:
 
     @classmethod
     def _from_record(cls, data: dict[str, Any]) -> Problem:
-        operands = {name: _operand_from(data[name]) for name in ("a", "b", "c", "bias", "aux", "out")}
+        operands = {name: _operand_from(data[name], name) for name in ("a", "b", "c", "bias", "aux", "out")}
         clamp = data["clamp"]
         a, b = operands.pop("a"), operands.pop("b")
         if a is None or b is None:
             raise InvalidProblemError("a problem needs operands a and b")
-        more: dict[str, Any] = {name: data[name] for name in _FLAGS if name in data}
-        more |= {name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data}
         problem = cls.make(
             a,
             b,
-            epilogue=data["epilogue"],
-            dtype=data["dtype"],
-            compute=data["compute"],
             clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
-            **more,
+            **checked_settings(data),
             **dict[str, Any](operands),
         )
-        inputs = tuple((name, _read_operand(info)) for name, info in data.get("inputs", ()))
-        return (
-            replace(problem, expression=data.get("expression", ""), inputs=inputs)
-            if inputs or data.get("expression")
-            else problem
-        )
+        for name in ("m", "n", "k", "batch_shape", "result_shape"):
+            value, actual = data.get(name), getattr(problem, name)
+            if name in data and (tuple(value) if isinstance(value, list) else value) != actual:
+                raise InvalidProblemError(f"{name}: {value!r:.80} in a problem's record, whose operands make {actual}")
+        inputs = tuple((str(name), _read_operand(info, str(name))) for name, info in data.get("inputs", ()))
+        expression = checked_expression(data.get("expression", ""))
+        return replace(problem, expression=expression, inputs=inputs) if inputs or expression else problem
 
     def __repr__(self) -> str:
         return f"<Problem {self}>"
@@ -324,21 +321,22 @@ class Problem:
         return (f", scales of {text}" if text else "") + (", amax" if self.amax else "")
 
 
-_FLAGS = ("scale_a", "scale_b", "scale_c", "scale_d", "amax", "conj_a", "conj_b")
-
-
 def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
     """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
     # With N = 1 such a shape may be that of one bias for each batch entry, and then stands for that.
     return matrices and bias[-2:] == (m, 1) and bias != (*batch, n) and broadcast(bias[:-2], batch) == batch
 
 
-def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:
-    return None if data is None else _read_operand(data)
+def _operand_from(data: Mapping[str, Any] | None, name: str) -> OperandInfo | None:
+    return None if data is None else _read_operand(data, name)
 
 
-def _read_operand(data: Mapping[str, Any]) -> OperandInfo:
-    return OperandInfo(tuple(data["shape"]), tuple(data["strides"]), data["dtype"], bool(data["packed"]))
+def _read_operand(data: Mapping[str, Any], name: str) -> OperandInfo:
+    shape = checked_integers(data["shape"], f"{name}: shape")
+    strides = checked_strides(data["strides"], f"{name}: strides", len(shape))
+    if not isinstance(data["dtype"], str):
+        raise InvalidProblemError(f"{name}: dtype {data['dtype']!r:.80} in a problem's record, expected a name")
+    return OperandInfo(shape, strides, data["dtype"], bool(data["packed"]))
 
 
 def _distinct(operand: OperandInfo) -> int:
@@ -478,7 +476,12 @@ def _check_aux(problem: Problem, aux: OperandInfo) -> None:
 
 def check_record(record: Any, problem: Problem) -> None:
     """Refuse the record of an algorithm that is of another problem."""
-    recorded = record if isinstance(record, Problem) else Problem.from_json(_json.dumps(record))
+    try:
+        recorded = record if isinstance(record, Problem) else Problem.from_json(_json.dumps(record))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidProblemError):
+            raise
+        raise InvalidProblemError(f"algorithm: its record's problem is none: {error}") from None
     if recorded != problem:
         raise InvalidProblemError(
             f"algorithm: its record is for {recorded}, and this product is {problem}"

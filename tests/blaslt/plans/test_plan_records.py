@@ -217,3 +217,51 @@ def test_the_function_form_takes_a_record_a_name_and_an_algorithm(a, mm):
     expected = mm.execute(algorithm=last)
     for given in (last, last.to_dict(), last.name, len(mm.algorithms) - 1):
         np.testing.assert_array_equal(rocpy.matmul(a, a, algorithm=given), expected)
+
+
+def changed_record(problem, path, value):
+    record = json.loads(problem.to_json())
+    where = record
+    for key in path[:-1]:
+        where = where[key]
+    where[path[-1]] = value
+    return record
+
+
+WRONG = [
+    (("a", "shape"), [-1, 8]), (("a", "shape"), "88"), (("a", "shape"), [True, 8]), (("b", "shape"), [8.0, 8]),
+    (("a", "strides"), [1]), (("a", "strides"), ["x", 1]), (("b", "strides"), [2**64, 1]),
+    (("a", "shape"), [1] * 33), (("a", "dtype"), 3), (("a", "dtype"), []), (("a",), None),
+    (("m",), 9), (("n",), "x"), (("k",), None), (("batch_shape",), [2]), (("result_shape",), [8]), (("m",), []),
+    (("scale_a",), []), (("scale_a",), "scalars"), (("scale_c",), 1), (("amax",), "yes"), (("conj_a",), None),
+    (("scale_a_batch",), ["x"]), (("scale_a_batch",), 3), (("clamp",), "x"), (("epilogue",), []), (("dtype",), {}),
+    (("expression",), 3), (("expression",), "{"), (("expression",), "[]"), (("expression",), '{"name": 3}'),
+    (("inputs",), 3), (("inputs",), [["x"]]), (("inputs",), [["x", {}]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=str)
+def test_a_problem_is_checked_again(a, mm, path, value):
+    record = changed_record(mm.problem, path, value)
+    algorithm = {**mm.plan()[0].to_dict(), "problem": record}
+    for use in (
+        lambda: rocpy.blaslt.Problem.from_json(json.dumps(record)),
+        lambda: rocpy.tuning.Shapes.from_json(json.dumps({"problems": [record]})),
+        lambda: mm.pin(algorithm),
+        lambda: rocpy.matmul(a, a, algorithm=algorithm),
+    ):
+        with pytest.raises(rocpy.InvalidProblemError):
+            use()
+
+
+def test_a_problem_that_is_no_json(a, mm):
+    algorithm = {**mm.plan()[0].to_dict(), "problem": {"a": object()}}
+    for use in (lambda: mm.pin(algorithm), lambda: rocpy.matmul(a, a, algorithm=algorithm)):
+        with pytest.raises(rocpy.InvalidProblemError, match="^algorithm: "):
+            use()
+
+
+def test_a_result_of_more_axes_than_there_can_be():
+    many = rocpy.blaslt.OperandInfo.dense((1,) * 40, "float32")
+    with pytest.raises(rocpy.InvalidProblemError, match="40 axes"):
+        rocpy.blaslt.supported(rocpy.blaslt.Problem.make(many, many))

@@ -142,3 +142,14 @@ def test_a_context_outlives_its_block():
     assert context.run(refused)
     # Nor does its plan become the one of a call without options.
     assert not refused()
+
+
+@pytest.mark.parametrize("limit", [2**64, 2**100, -1])
+def test_a_workspace_that_no_address_reaches(limit):
+    x = np.ones((2, 2), np.float32)
+    for call in (rocpy.matmul, rocpy.explain):
+        with pytest.raises(rocpy.InvalidProblemError, match="max_workspace_bytes"):
+            call(x, x, options={"max_workspace_bytes": limit})
+    with pytest.raises(rocpy.InvalidProblemError, match="max_workspace_bytes"):
+        rocpy.blaslt.supported("float32", options={"max_workspace_bytes": limit})
+    rocpy.matmul(x, x, options={"max_workspace_bytes": 2**64 - 1})
