@@ -104,8 +104,6 @@ def test_launchers_variables():
     assert launch_facts(slurm).launcher == "Slurm"
     with pytest.raises(rccl.InvalidArgumentError, match="no launcher's variables"):
         launch_facts({})
-    with pytest.raises(rccl.InvalidArgumentError, match="must be numbers"):
-        launch_facts({"RANK": "x", "WORLD_SIZE": "4"})
     with pytest.raises(rccl.InvalidArgumentError, match="not one of the 4 ranks"):
         launch_facts({"RANK": "4", "WORLD_SIZE": "4"})
     with pytest.raises(rccl.InvalidArgumentError, match="tcp://host:port"):
@@ -114,6 +112,42 @@ def test_launchers_variables():
     assert default_address(LaunchFacts(0, 2, 0, "torchrun"), {"MASTER_PORT": "7"}) == "tcp://localhost:8"
     with pytest.raises(rccl.InvalidArgumentError, match="MPICH does not set MASTER_PORT"):
         default_address(LaunchFacts(0, 2, 0, "MPICH"), {})
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"RANK": "x"}, "RANK='x'"),
+        ({"RANK": "-1"}, "RANK='-1'"),
+        ({"WORLD_SIZE": "4.0"}, "WORLD_SIZE='4.0'"),
+        ({"LOCAL_RANK": "x"}, "LOCAL_RANK='x'"),
+        ({"LOCAL_RANK": "99"}, "device: by torchrun this is the process with the number 99"),
+        ({"WORLD_SIZE": "2", "MASTER_PORT": "x"}, "MASTER_PORT='x' must be a number from 1 to 65534"),
+        ({"WORLD_SIZE": "2", "MASTER_PORT": "65535"}, "MASTER_PORT='65535'"),
+    ],
+)
+def test_the_variable_that_is_wrong_is_named(monkeypatch, variables, named):
+    for name, value in ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"} | variables).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(rccl.RcclError) as refused:
+        rccl.Communicator.from_env(timeout_s=1)
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("store", [5, b"tcp://here:1", "file:///dev/null", "file:///dev/null/x", "tcp://::1:7"])
+def test_stores_that_are_none(monkeypatch, store):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(rccl.InvalidArgumentError, match="store: "):
+        rccl.Communicator.from_env(store=store, timeout_s=1)
+
+
+def test_addresses_of_ipv6():
+    address = default_address(LaunchFacts(0, 2, 0, "torchrun"), {"MASTER_ADDR": "::1", "MASTER_PORT": "34999"})
+    assert address == "tcp://[::1]:35000"
+    channel = open_channel(LaunchFacts(1, 2, 0, "torchrun"), address)
+    assert channel._address == ("::1", 35000)
+    channel.close()
 
 
 PROGRAM = """

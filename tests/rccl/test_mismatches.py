@@ -6,6 +6,7 @@ import pytest
 import rccl_bodies
 from rccl_ranks import good, on_processes, on_threads
 
+import rocpy
 from rocpy import rccl
 
 KINDS = pytest.mark.parametrize("run", [on_threads, on_processes])
@@ -32,6 +33,35 @@ def test_rows_of_another_type():
 
     expected = tuple(f"all_to_all_v(rows of 2 elements, dtype={dtype})" for dtype in ("float32", "int32"))
     assert shown(on_threads(2, body)) == [expected] * 2
+
+
+def test_counts_that_do_not_match():
+    def body(comm):
+        with pytest.raises(
+            rccl.CollectiveMismatchError, match="rank 0 sends 2 elements to rank 1, which takes 3"
+        ) as told:
+            comm.all_to_all_v(np.zeros(3), [1, 2], [1, 1] if comm.rank == 0 else [3, 1])
+        comm.abort()
+        return told.value.signatures
+
+    answers = good(on_threads(2, body))
+    assert answers[0] == answers[1]
+    assert answers[0][0].endswith("number 1; sends 2 elements to rank 1")
+    assert answers[0][1].endswith("number 1; takes 3 elements from rank 0")
+
+
+def test_flags_of_windows():
+    if rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL has no windows")
+
+    def body(comm):
+        memory = comm.empty(4, window=True)
+        with pytest.raises(rccl.CollectiveMismatchError) as told:
+            comm.window(memory, flags=("strict", "default")[comm.rank])
+        comm.abort()
+        return told.value.signatures
+
+    assert shown(on_threads(2, body)) == [("window(flags=strict)", "window(flags=default)")] * 2
 
 
 def test_a_barrier_is_not_the_all_reduce_of_which_it_is_made():

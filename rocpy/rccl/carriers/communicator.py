@@ -19,6 +19,7 @@ from rocpy.errors import (
     UnsupportedError,
 )
 from rocpy.rccl.carriers.tensors import numpy_of, tensor_of
+from rocpy.rccl.model.arguments import check_seconds
 from rocpy.rccl.model.operators import OPERATORS
 from rocpy.rccl.model.shapes import result_shape
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     _Array = TypeVar("_Array", bound=ArrayLike)
 
 __all__ = ["CarriedCommunicator", "carried_communicator"]
+
+_ROOTED = ("reduce", "broadcast", "gather", "scatter", "send", "recv")
 
 
 class CarriedCommunicator:
@@ -64,8 +67,12 @@ class CarriedCommunicator:
             raise ClosedError("the communicator is closed")
         if op not in OPERATORS:
             raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPERATORS)}", rank=self.rank)
-        if root is not None and not 0 <= root < self.nranks:
-            raise InvalidArgumentError(f"root: got {root}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
+        if kind in _ROOTED and (not isinstance(root, int | np.integer) or not 0 <= root < self.nranks):
+            name = "peer" if kind in ("send", "recv") else "root"
+            raise InvalidArgumentError(
+                f"{name}: got {root!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank
+            )
+        seconds = self.timeout_s if timeout_s is None else check_seconds(timeout_s)
         self._seq += 1
         source = None if x is None else self._array(x, "x")
         target: Any = None
@@ -79,7 +86,7 @@ class CarriedCommunicator:
                     raise InvalidOperandError(f"x: {kind} needs an array")
                 target = np.empty(result_shape(kind, source.shape, self.nranks), source.dtype)
         is_average = op == "avg"
-        self._wait(kind, self._carrier.start(kind, source, target, "sum" if is_average else op, root or 0), timeout_s)
+        self._wait(kind, self._carrier.start(kind, source, target, "sum" if is_average else op, root or 0), seconds)
         if is_average and target is not None:
             np.divide(target, self.nranks, out=target, casting="unsafe")
         if target is None:
@@ -92,8 +99,7 @@ class CarriedCommunicator:
             raise InvalidOperandError(f"{name}: is not C-contiguous; pass a contiguous copy")
         return view
 
-    def _wait(self, kind: str, request: Any, timeout_s: float | None) -> None:
-        seconds = self.timeout_s if timeout_s is None else timeout_s
+    def _wait(self, kind: str, request: Any, seconds: float) -> None:
         deadline = monotonic() + seconds
         turn = 0
         while not self._carrier.test(request):

@@ -21,7 +21,10 @@ cdef enum Kind:
     put_signal
     signal
     wait_signal
-    kind_count
+    # Noted in the trace; they are calls of their own.
+    split
+    grow
+    window
 
 
 cdef class Call:
@@ -55,6 +58,8 @@ cdef class Call:
     cdef readonly object group
     # Its index among the calls of this rank.
     cdef uint64_t noted
+    # Whether the platform ends it when its time is over.
+    cdef bint is_limited
     cdef int stage(self, object target) except -1
     cdef int unstage(self) except -1
 
@@ -67,6 +72,8 @@ cdef int outcome_of(Call call) noexcept nogil
 cdef int wait_for(Call call, object deadline) except? -1
 cdef int NOT_DONE
 cdef int type_of(int hip_type)
+# Refuse a stream of another device.
+cdef int check_stream(Call call, int rank) except -1
 # Have calls that wait in the main thread hear Ctrl-C, and raise what a signal's handler raised meanwhile.
 cdef int listen_for_signals() except -1
 cdef int raise_pending() except -1

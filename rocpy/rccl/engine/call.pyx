@@ -9,6 +9,7 @@ from abi cimport hipStream_t, ncclComm_t, ncclResult_t
 
 from rocpy._core import has
 from rocpy._operand import array_types
+from rocpy.errors import InvalidArgumentError
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport release_finished
 
@@ -32,7 +33,7 @@ cdef int NOT_DONE = -2
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv",
-         "all_to_all_v", "put_signal", "signal", "wait_signal")
+         "all_to_all_v", "put_signal", "signal", "wait_signal", "split", "grow", "window")
 
 # hipDataType -> ncclDataType_t.
 cdef dict types = {hip: nccl for hip, *_, nccl in array_types().values() if nccl >= 0}
@@ -41,6 +42,16 @@ cdef dict types = {hip: nccl for hip, *_, nccl in array_types().values() if nccl
 cdef int type_of(int hip_type):
     number = types.get(hip_type)
     return -1 if number is None else number
+
+
+cdef int check_stream(Call call, int rank) except -1:
+    cdef int device = call.device
+    # The first are HIP's names for a stream of the current device.
+    if <size_t>call.stream > 2 and abi.slot_hipStreamGetDevice(call.stream, &device) == 0 and device != call.device:
+        raise InvalidArgumentError(
+            f"stream: belongs to device {device}, the communicator of rank {rank} to device {call.device}", op=NAMES[call.kind], rank=rank
+        )
+    return 0
 
 
 cdef int issue(Call call) noexcept nogil:

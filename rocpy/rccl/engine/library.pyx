@@ -9,8 +9,10 @@ from libc.string cimport memset
 from weakref import WeakSet
 
 from rocpy._core import has
-from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.errors import InvalidArgumentError, InvalidProblemError, InvalidUsageError, UnsupportedError
+from rocpy.rccl.engine.call cimport raise_pending
 from rocpy.rccl.model.failures import attributed
+from rocpy.runtime cimport device as _device
 
 cdef int UNSET = INT_MIN
 # Fields of ncclConfig_t that a caller may set, in its order.
@@ -53,6 +55,18 @@ def device_count():
     return count
 
 
+cdef int device_of_rank(object device, int nranks, int rank) except -1:
+    try:
+        return _device.index_of(device)
+    except InvalidProblemError:
+        if nranks <= device_count():
+            raise
+        raise InvalidUsageError(
+            f"device: {nranks} ranks need a device each, and there is no device {device} for rank {rank}: there are {device_count()}; on "
+            "the host platform ROCPY_HOST_DEVICES sets their number", op="init", rank=rank,
+        ) from None
+
+
 def group_start():
     """ncclGroupStart."""
     abi.ncclGroupStart()
@@ -63,7 +77,22 @@ def group_end():
     cdef int code
     with nogil:
         code = <int>abi.slot_ncclGroupEnd()
+    raise_pending()
     return (0 if code == <int>abi.ncclInProgress else code), ("" if code == 0 else last_text(NULL))
+
+
+def awaited_elsewhere(own):
+    """What other communicators of a device wait for, for people: a call may be behind theirs on its stream."""
+    texts = []
+    for handle in list(handles):
+        if handle is own or handle.is_closed or handle.device_index != own.device_index:
+            continue
+        status = handle.status()
+        if status.get("waiting_for"):
+            row = status["ranks"][handle.rank]
+            name = f"communicator {handle.name!r}" if handle.name else "another communicator"
+            texts.append(f"{name} of this device is in {row['op']} number {row['seq']}, and waits for its ranks {status['waiting_for']}")
+    return "; ".join(texts)
 
 
 def machine_text():

@@ -6,6 +6,10 @@ from libc.stdint cimport int64_t
 from rocpy._dlpack cimport Operand
 from rocpy.rccl.engine.call cimport Call
 
+# An integer of any type as Python's; None: it is none.
+cdef object index_or_none(object number)
+# An operand or, if it is to be written, a result.
+cdef object parse_operand(object array, str name, Operand* operand, bint is_output)
 cdef int64_t elements(const Operand* operand)
 cdef size_t bytes_of(const Operand* operand)
 cdef int check_contiguous(const Operand* operand, str name) except -1

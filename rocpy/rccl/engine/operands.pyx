@@ -5,8 +5,10 @@ from math import prod
 
 from rocpy.errors import InvalidOperandError
 from rocpy.rccl.engine.call import NAMES
+from rocpy.rccl.model.dtypes import is_supported
 from rocpy.rccl.model.shapes import result_shape
 
+from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip
@@ -19,6 +21,23 @@ from rocpy.runtime.memory cimport buffer_on
 def part_of(raw, shape, dtype):
     """A Buffer on the beginning of another one's memory."""
     return buffer_on(<void*><size_t>raw.handle, array_type(dtype), shape, raw.device_index, raw)
+
+
+cdef object index_or_none(object number):
+    try:
+        return PyNumber_Index(number)
+    except TypeError:
+        return None
+
+
+cdef object parse_operand(object array, str name, Operand* operand, bint is_output):
+    try:
+        return parse_output(array, name, operand, False) if is_output else parse_transferred(array, name, operand)
+    except InvalidOperandError:
+        dtype = getattr(array, "dtype", None)
+        if dtype is None or is_supported(dtype):
+            raise
+        raise InvalidOperandError(f"{name}: RCCL has no collectives of {dtype}") from None
 
 
 cdef int64_t elements(const Operand* operand):
@@ -88,7 +107,7 @@ cdef object set_result(
         call.result = allocate(x, operand_x.provider, operand_out)
         call.target = operand_out.data
         return None
-    owner = parse_output(out, "out", operand_out, False)
+    owner = parse_operand(out, "out", operand_out, True)
     check_contiguous(operand_out, "out")
     if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
         raise InvalidOperandError(
@@ -105,7 +124,7 @@ cdef object set_result(
 cdef object set_bias(Call call, object bias, const Operand* operand_x):
     """Check the bias of a sum; return what owns its memory."""
     cdef Operand operand_bias
-    owner = parse_transferred(bias, "bias", &operand_bias)
+    owner = parse_operand(bias, "bias", &operand_bias, False)
     check_contiguous(&operand_bias, "bias")
     if (
         operand_bias.type != operand_x.type or elements(&operand_bias) != elements(operand_x)

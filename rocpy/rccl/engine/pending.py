@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from rocpy.errors import RocpyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +37,9 @@ class Caller(Protocol):
     @property
     def rank(self) -> int:
         """Number of the calling rank."""
+
+    def check_open(self) -> None:
+        """Raise where it was closed."""
 
     def launch_group_call(self, call: Call, seconds: float) -> None:
         """Give a call to RCCL, between ncclGroupStart and ncclGroupEnd."""
@@ -64,7 +70,7 @@ class Step:
         Gives back what came of it, where another one fails.
     """
 
-    owner: object
+    owner: Any
     start: Callable[[], object]
     finish: Callable[[], object]
     cancel: Callable[[], object]
@@ -106,6 +112,17 @@ class PendingCall:
     block: bool
 
 
+@dataclass(frozen=True)
+class Savepoint:
+    """How much a group held when an inner one began, and the state of the calls before it."""
+
+    steps: int
+    calls: int
+    ends: int
+    states: int
+    state: GroupState
+
+
 @dataclass
 class PendingGroup:
     """What an open group holds: communicators and windows to make, calls, communicators to end; in this order."""
@@ -113,7 +130,46 @@ class PendingGroup:
     steps: list[Step] = field(default_factory=list)
     calls: list[PendingCall] = field(default_factory=list)
     ends: list[Step] = field(default_factory=list)
+    # Of its own calls and of those of inner groups; the state of the next call.
+    states: list[GroupState] = field(default_factory=list)
     state: GroupState = field(default_factory=GroupState)
+
+    def __post_init__(self) -> None:
+        self.states.append(self.state)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its block has not ended."""
+        return self.states[0].is_open
+
+    def begin_inner(self) -> Savepoint:
+        """Begin an inner group, whose calls have a state of their own."""
+        before = Savepoint(len(self.steps), len(self.calls), len(self.ends), len(self.states), self.state)
+        self.state = GroupState()
+        self.states.append(self.state)
+        return before
+
+    def end_inner(self, before: Savepoint) -> None:
+        """End an inner group: what comes now is the outer one's."""
+        self.state = before.state
+
+    def drop_inner(self, before: Savepoint) -> None:
+        """Give back what an inner group began: its block has raised."""
+        _cancel(self.steps[before.steps :])
+        for state in self.states[before.states :]:
+            state.is_open = False
+        del self.steps[before.steps :], self.calls[before.calls :], self.ends[before.ends :]
+        del self.states[before.states :]
+
+    def close(self) -> None:
+        """Note that its block has ended."""
+        for state in self.states:
+            state.is_open = False
+
+    def note_launch(self) -> None:
+        """Note that RCCL has its calls."""
+        for state in self.states:
+            state.is_launched = True
 
     def add(self, communicator: Caller, call: Call, seconds: float, block: bool) -> None:
         """Note a checked call."""
@@ -126,7 +182,12 @@ class PendingGroup:
 
     def drop(self) -> None:
         """Give back what was begun: the block has raised."""
-        for step in self.steps:
+        _cancel(self.steps)
+
+
+def _cancel(steps: list[Step]) -> None:
+    for step in steps:
+        with suppress(RocpyError):  # it fails for the reason that is being raised
             step.cancel()
 
 
@@ -139,12 +200,14 @@ def begin_group() -> PendingGroup:
 
 def end_group() -> None:
     """Note that this thread has no group open."""
-    del _open.group
+    _open.__dict__.pop("group", None)
 
 
 def current_group() -> PendingGroup | None:
     """Return the group that this thread has open."""
-    return getattr(_open, "group", None)
+    group: PendingGroup | None = getattr(_open, "group", None)
+    # Another thread may have left its block, which raised there.
+    return group if group is not None and group.is_open else None
 
 
 def run_step(step: Step) -> None:

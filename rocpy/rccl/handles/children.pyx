@@ -5,15 +5,17 @@ from time import monotonic, sleep
 
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.rccl.model.arguments import unique_id_bytes
 from rocpy.rccl.model.failures import error_of, timeout_error
 
 cimport abi
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from rocpy.rccl.engine.call cimport raise_pending
+from rocpy.rccl.engine.call cimport grow, raise_pending, split
 from rocpy.rccl.engine.library cimport last_text, nonblocking_config
 from rocpy.rccl.handles.communicator cimport Handle
+from rocpy.runtime.handles.keep_alive cimport release_finished
 
 
 cdef int require(Handle self, str function, str since="2.30") except -1:
@@ -54,7 +56,7 @@ def start_split(Handle self not None, Handle child not None, int color, int key,
     self.check()
     child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
-    self.seq += 1
+    self.note_numbered(split)
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &child.comm, &config)
     judge(self, code, "split")
@@ -104,14 +106,12 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
     if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
         raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the current {self.nranks}")
     if unique_id is not None:
-        raw = unique_id
-        if raw.shape[0] != sizeof(ident):
-            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
+        raw = unique_id_bytes(unique_id)
         memcpy(&ident, &raw[0], sizeof(ident))
         id_pointer = &ident
     child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
-    self.seq += 1
+    self.note_numbered(grow)
     c_nranks = nranks
     with nogil:
         code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, id_pointer, -1, &child.comm, &config)
@@ -134,6 +134,7 @@ def suspend(Handle self not None):
     """Give device memory back for now (ncclCommSuspend)."""
     cdef int code
     require(self, "ncclCommSuspend")
+    self.set_patience(self.timeout_s)
     with nogil:
         code = <int>abi.slot_ncclCommSuspend(self.comm, 1)
     await_communicator(self, code, "suspend", self.timeout_s)
@@ -162,33 +163,34 @@ def memory_stats(Handle self not None):
 
 cdef const char* begin_child(Handle self, Handle child, object name) except? NULL:
     """Give a handle what it has of its parent from the beginning; returns its label."""
-    child.device_index = self.device_index
+    child.device_index, child.rank = self.device_index, self.rank  # until it has a rank of its own
     child.name = self.name if name is None else str(name)
     child.c_name = child.name.encode()
     return child.label()
 
 
-def finish_child(Handle self not None, Handle child not None, timeout_s):
-    """Wait for a handle that was begun; gives False where this rank has none."""
+def finish_child(Handle self not None, Handle child not None, timeout_s, op):
+    """Wait for a handle that an operation began; gives False where this rank has none."""
     cdef int value = 0
     cdef abi.ncclResult_t state = abi.ncclInProgress
     cdef double seconds = self.seconds_of(timeout_s)
     deadline = monotonic() + seconds
+    seq = None if op == "shrink" else self.seq
     # RCCL gives the handle of a nonblocking communicator's child when that one's state has changed, not before.
     while child.comm == NULL and state == abi.ncclInProgress:
         self.check()
         abi.ncclCommGetAsyncError(self.comm, &state)
         if state == abi.ncclInProgress:
             if monotonic() > deadline:
-                raise timeout_error("init", self.seq, self.rank, seconds, self.status())
+                raise timeout_error(op, seq, self.rank, seconds, self.status())
             sleep(0.0005)
     if child.comm == NULL:
         if not self.revoked:
-            judge(self, <int>state, "init")
+            judge(self, <int>state, op)
         return False
     child.adopt()
     child.timeout_s = self.timeout_s
-    child.finish_init(deadline, seconds)
+    child.finish_init(deadline, seconds, op, seq)
     abi.ncclCommCount(child.comm, &value)
     child.nranks = value
     abi.ncclCommUserRank(child.comm, &value)
@@ -235,5 +237,6 @@ def finish_finalize(Handle self not None):
     with nogil:
         code = <int>abi.slot_ncclCommDestroy(self.comm)
     self.comm = NULL
+    release_finished()
     if code != 0:
         raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))

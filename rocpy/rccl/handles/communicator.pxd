@@ -5,18 +5,7 @@ from abi cimport ncclComm_t, ncclConfig_t
 from libc.stdint cimport uint64_t
 
 from rocpy.rccl.engine.call cimport Call
-
-
-cdef enum:
-    TRACE_LENGTH = 256
-
-
-# A call, as the trace has it.
-cdef struct Record:
-    uint64_t seq, number
-    size_t count
-    int kind, type, op, rank_argument
-    double when
+from rocpy.rccl.engine.records cimport Records
 
 
 cdef class Handle:
@@ -30,9 +19,9 @@ cdef class Handle:
     cdef double patience_s, end_by
     cdef bint closed, aborted, revoked, has_patience, has_descriptions, uses_cpu_memory
     cdef int forks  # that led to the process which joined
-    cdef Record* ring
-    # Calls that were made, and those that the platform took.
-    cdef uint64_t noted, taken
+    # Calls that were made, and how many of them the platform took.
+    cdef Records records
+    cdef uint64_t taken
     # What the library may look at as long as it has the communicator.
     cdef bytes c_name
     cdef object settings, settings_owner
@@ -52,7 +41,8 @@ cdef class Handle:
     cdef object await_end(self, Call call, double seconds)
     cdef object failure(self, int code, Call call)
     cdef object mark(self, Call call)
-    cdef void note(self, Call call) noexcept
+    # Number and note a call that takes no stream.
+    cdef int note_numbered(self, int kind) except -1
 
 
 cdef class PreMulSum:

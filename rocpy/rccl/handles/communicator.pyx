@@ -11,22 +11,23 @@ from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError,
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
-from rocpy.rccl.engine.library import handles
+from rocpy.rccl.engine.library import awaited_elsewhere, handles
 from rocpy.rccl.engine.staging import stage_collective
+from rocpy.rccl.model.arguments import check_seconds, unique_id_bytes
 
 cimport abi
 from libc.stdint cimport uint64_t
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._operand cimport parse_output, parse_transferred, stream_of, written
+from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport hold
-from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
-from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config
-from rocpy.rccl.engine.operands cimport check_contiguous, elements, set_bias, set_result
+from rocpy.runtime.handles.keep_alive cimport hold, release_finished
+from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl.engine.library cimport apply_settings, device_of_rank, last_text, nonblocking_config
+from rocpy.rccl.engine.operands cimport check_contiguous, elements, index_or_none, parse_operand, set_bias, set_result
+from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
@@ -66,26 +67,18 @@ cdef class Handle:
     def __cinit__(self, *args, **kwargs):
         self.comm = NULL
         self.closed = True
-        self.noted = 0
-        self.ring = <Record*>PyMem_Calloc(TRACE_LENGTH, sizeof(Record))
-        if self.ring == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        PyMem_Free(self.ring)
+        self.records = Records()
 
     def begin(self, nranks, rank, unique_id, device, timeout_s, name, settings=None, bint grows=False):
         """Start joining; `finish_init` waits until that is done."""
         cdef abi.ncclUniqueId ident
         cdef abi.ncclConfig_t config
         cdef int code, previous, c_nranks, c_rank
-        cdef const unsigned char[:] raw = bytes(unique_id)
+        cdef const unsigned char[:] raw = unique_id_bytes(unique_id)
         if not isinstance(nranks, int) or not isinstance(rank, int) or not 0 <= rank < nranks < 2**31:
             raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
-        if raw.shape[0] != sizeof(ident):
-            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
         self.timeout_s = self.seconds_of(timeout_s)
-        self.device_index = _device.index_of(device)
+        self.device_index = device_of_rank(device, nranks, rank)
         self.c_name = str(name).encode()
         self.name = str(name)
         self.nranks, self.rank = nranks, rank
@@ -126,8 +119,8 @@ cdef class Handle:
         listen_for_signals()
         return 0
 
-    def finish_init(self, deadline, seconds):
-        """Wait until the others have joined; gives up and aborts when they do not."""
+    def finish_init(self, deadline, seconds, op="init", seq=None):
+        """Wait until the others have joined; gives up and aborts when they do not. Errors name the operation, and its number."""
         cdef abi.ncclResult_t state = abi.ncclInProgress
         turn = 0
         try:
@@ -140,9 +133,9 @@ cdef class Handle:
                 if state == abi.ncclSuccess:
                     return
                 if state != abi.ncclInProgress:
-                    raise error_of(<int>state, op="init", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+                    raise error_of(<int>state, op=op, seq=seq, rank=self.rank, text=last_text(self.comm), status=self.status())
                 if monotonic() > deadline:
-                    raise timeout_error("init", None, self.rank, seconds, self.status())
+                    raise timeout_error(op, seq, self.rank, seconds, self.status())
                 turn += 1
                 sleep(0 if turn < 20 else 0.0005 if turn < 200 else 0.005)
         except BaseException:
@@ -195,14 +188,14 @@ cdef class Handle:
         call.comm = self.comm
         call.kind = kind
         call.device = self.device_index
-        if root is not None:
+        if kind in (reduce, broadcast, gather, scatter, send, recv):
             call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
         has_input = x is not None
         if not has_input and (out is None or kind != scatter or root == self.rank):
             raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
         like = x if has_input else out
         name = "x" if has_input else "out"
-        owners = [parse_output(x, name, &operand_x, False) if kind == recv else parse_transferred(like, name, &operand_x)]
+        owners = [parse_operand(like, name, &operand_x, kind == recv)]
         check_contiguous(&operand_x, name)
         call.type = type_of(operand_x.type)
         if call.type < 0:
@@ -229,7 +222,7 @@ cdef class Handle:
             written(x, operand_x.provider)
         elif kind != send:
             owners.append(set_result(call, x, out, has_result, self.rank, self.nranks, &operand_x, &operand_out))
-        if op is not None:
+        if kind in (all_reduce, reduce, reduce_scatter):
             set_op(self, call, op)
         if bias is not None:
             owners.append(set_bias(call, bias, &operand_x))
@@ -240,6 +233,10 @@ cdef class Handle:
         if staged is not None:
             call.stage(staged)
         return self.give(call, seconds, block)
+
+    def check_open(self):
+        """Raise where it was closed. For `group`."""
+        self.check()
 
     def seconds_to_wait(self, timeout_s):
         """A given deadline in seconds, or this communicator's; of a communicator that is open."""
@@ -252,16 +249,15 @@ cdef class Handle:
             return self.timeout_s
         try:
             seconds = timeout_s
-        except TypeError:
+        except (TypeError, OverflowError):
             pass
-        if not seconds > 0:
-            raise InvalidArgumentError(f"timeout_s: got {timeout_s!r}, expected a positive number of seconds")
-        return seconds
+        return seconds if seconds > 0 else check_seconds(timeout_s)
 
     cdef int rank_of(self, object rank, str what) except -1:
-        if not hasattr(rank, "__index__") or not 0 <= rank < self.nranks:
+        number = index_or_none(rank)
+        if number is None or not 0 <= number < self.nranks:
             raise InvalidArgumentError(f"{what}: got {rank!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
-        return rank
+        return number
 
     cdef const char* label(self) noexcept:
         return <const char*>self.c_name if self.c_name else NULL
@@ -270,9 +266,11 @@ cdef class Handle:
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
         group = current_group() if group_count() != 0 else None
+        if group is not None:
+            check_stream(call, self.rank)
         self.seq += call.kind < send or call.kind == all_to_all_v
         call.seq = self.seq
-        self.note(call)
+        call.noted = self.records.note(call.seq, call.kind, call.type, call.count, call.op, call.rank_argument)
         if call.description is None:
             call.description = self.description
         if group is not None:
@@ -299,6 +297,7 @@ cdef class Handle:
         cdef bint is_taken
         cdef const char* text = NULL
         self.set_patience(seconds)
+        call.is_limited = self.has_patience and seconds != 0
         if call.description is not self.described and self.has_descriptions:
             if call.description is not None:
                 text = call.description
@@ -318,16 +317,15 @@ cdef class Handle:
         # The platform numbers what it takes in the same order.
         if is_taken:
             self.taken += 1
-            if self.noted - call.noted <= TRACE_LENGTH:
-                self.ring[call.noted % TRACE_LENGTH].number = self.taken
+            self.records.set_number(call.noted, self.taken)
         return code
 
     cdef object await_end(self, Call call, double seconds):
         # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
-        limit = monotonic() + seconds + (0.4 if self.has_patience else 0.0)
+        limit = monotonic() + seconds + (0.4 if call.is_limited else 0.0)
         cdef int code = wait_for(call, limit)
         if code == NOT_DONE:
-            raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status())
+            raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status(), elsewhere=awaited_elsewhere(self))
         if code != 0:
             raise self.failure(code, call)
         if call.staged is not None:
@@ -347,12 +345,10 @@ cdef class Handle:
             _device.leave(previous)
         return call
 
-    cdef void note(self, Call call) noexcept:
-        cdef Record* record = &self.ring[self.noted % TRACE_LENGTH]
-        record.seq, record.kind, record.type, record.count = call.seq, call.kind, call.type, call.count
-        record.op, record.rank_argument, record.when, record.number = call.op, call.rank_argument, now(), 0
-        call.noted = self.noted
-        self.noted += 1
+    cdef int note_numbered(self, int kind) except -1:
+        self.seq += 1
+        self.records.note(self.seq, kind, -1, 0, 0, -1)
+        return 0
 
     def launch_group_call(self, Call call not None, double seconds):
         """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
@@ -405,17 +401,14 @@ cdef class Handle:
 
     def calls(self):
         """The last calls: number, kind, type, count, op, root or peer, when called, and when it began and ended, or 0."""
-        cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
         cdef uint64_t begin, end
-        cdef Record* one
         cdef bint tells = self.comm != NULL and self.forks == _device.forks and has("rocpyExtCommTimes")
         rows = []
-        for i in range(first, self.noted):
-            one = &self.ring[i % TRACE_LENGTH]
+        for *known, number in self.records.rows():
             begin = end = 0
-            if tells and one.number != 0:
-                abi.rocpyExtCommTimes(self.comm, one.number, &begin, &end)
-            rows.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
+            if tells and number != 0:
+                abi.rocpyExtCommTimes(self.comm, number, &begin, &end)
+            rows.append((*known, begin * 1e-9, end * 1e-9))
         return rows
 
     def async_error(self):
@@ -462,6 +455,7 @@ cdef class Handle:
         with nogil:
             code = <int>abi.slot_ncclCommAbort(self.comm)
         self.comm = NULL
+        release_finished()
         if code != 0:
             raise error_of(code, op="abort", seq=None, rank=self.rank, text=last_text(NULL))
 

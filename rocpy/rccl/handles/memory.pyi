@@ -57,6 +57,7 @@ def wait(
     stream: StreamLike | None,
     block: bool,
 ) -> Any: ...
+def check_rows(x: ArrayLike, sends: Sequence[int]) -> None: ...
 def trade(
     comm: Handle,
     x: ArrayLike,

@@ -13,11 +13,11 @@ from abi cimport ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._operand cimport allocate, parse_output, parse_transferred, stream_of, written
-from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
+from rocpy._operand cimport allocate, parse_output, stream_of, written
+from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal, window as kind_window
 from rocpy.rccl.handles.children cimport judge, require, await_communicator
 from rocpy.rccl.engine.library cimport last_text
-from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements
+from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements, index_or_none, parse_operand
 from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
@@ -161,7 +161,7 @@ cdef class WindowHandle:
         cdef double seconds = comm.seconds_of(timeout_s)
         comm.check()
         comm.set_patience(seconds)
-        comm.seq += 1
+        comm.note_numbered(kind_window)
         with nogil:
             code = <int>abi.slot_ncclCommWindowRegister(comm.comm, self.data, self.nbytes, &self.window, flags)
         judge(comm, code, "window")
@@ -237,7 +237,7 @@ cdef Call call_of(Handle comm, int kind, object like, object stream):
     call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
     call.in_cpu_memory = True
     if like is not None:
-        call.owners = parse_transferred(like, "x", &operand)
+        call.owners = parse_operand(like, "x", &operand, False)
         check_contiguous(&operand, "x")
         call.type = type_of(operand.type)
         if call.type < 0:
@@ -257,7 +257,8 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     window.check()
     if window.comm is not comm:
         raise InvalidArgumentError("window: belongs to another communicator")
-    if not hasattr(offset, "__index__") or offset < 0:
+    number = index_or_none(offset)
+    if number is None or not 0 <= number < 2**48:
         raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements, 0 or more")
     call = call_of(comm, put_signal, x, stream)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
@@ -267,7 +268,7 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     items = 1
     for extent in window.shape:
         items *= extent
-    call.offset = offset * (window.nbytes // max(items, 1))
+    call.offset = number * (window.nbytes // max(items, 1))
     call.owners = (x, call.owners, window)
     return comm.give(call, seconds, block)
 
@@ -286,15 +287,36 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     cdef Call call = call_of(comm, wait_signal, None, stream)
     cdef abi.ncclWaitSignalDesc_t one
     cdef bytearray table = bytearray()
+    ranks = [comm.rank_of(peer, "peers") for peer, _ in wanted]
+    if not ranks or len(set(ranks)) != len(ranks):
+        raise InvalidArgumentError(f"peers: got {ranks}, expected one rank or more, each once; a dict has numbers of signals", rank=comm.rank)
     for peer, count in wanted:
-        if not hasattr(count, "__index__") or count < 1:
-            raise InvalidArgumentError(f"signals: got {count!r} of rank {peer}, expected 1 or more")
-        one.opCnt, one.peer, one.sigIdx, one.ctx = count, comm.rank_of(peer, "peer"), 0, 0
+        number = index_or_none(count)
+        if number is None or not 0 < number < 2**31:
+            raise InvalidArgumentError(f"peers: got {count!r} signals of rank {peer}, expected 1 to 2**31 - 1")
+        one.opCnt, one.peer, one.sigIdx, one.ctx = number, comm.rank_of(peer, "peers"), 0, 0
         table += (<char*>&one)[:sizeof(one)]
     call.table = <char*>table
     call.table_size = len(wanted)
     call.owners = (table,)
     return comm.give(call, seconds, block)
+
+
+cdef int check_sum(object sends, const Operand* operand) except -1:
+    if operand.ndim == 0:
+        raise InvalidProblemError("x: has no first axis to split")
+    if sum(sends) != operand.shape[0]:
+        raise InvalidProblemError(f"send_counts: {sum(sends)} rows in total, but x has {operand.shape[0]}")
+    return 0
+
+
+def check_rows(x, sends):
+    """Refuse what `trade` would, before other ranks hear of it."""
+    cdef Operand operand
+    owners = parse_operand(x, "x", &operand, False)
+    check_contiguous(&operand, "x")
+    check_sum(sends, &operand)
+    del owners
 
 
 def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint block, staged=None):
@@ -310,23 +332,22 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     cdef size_t sent = 0, taken = 0
     cdef bytearray table = bytearray(4 * n * sizeof(size_t))
     cdef size_t* numbers = <size_t*><char*>table
-    owners = parse_transferred(x, "x", &operand)
+    owners = parse_operand(x, "x", &operand, False)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
         return trade(comm, x, sends, takes, out, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
-    if operand.ndim == 0:
-        raise InvalidProblemError("x: has no first axis to split")
+    check_sum(sends, &operand)
     for i in range(1, operand.ndim):
         row *= operand.shape[i]
+    if sum(takes) * row >= 2**48:
+        raise InvalidProblemError(f"recv_counts: {sum(takes)} rows of {row} elements are more than any memory")
     for i in range(n):
         numbers[i], numbers[n + i] = sends[i] * row, sent
         numbers[2 * n + i], numbers[3 * n + i] = takes[i] * row, taken
         sent += numbers[i]
         taken += numbers[2 * n + i]
-    if sent != <size_t>elements(&operand):
-        raise InvalidProblemError(f"send_counts: {sum(sends)} rows in total, but x has {operand.shape[0]}")
     if out is not None:
-        out_owner = parse_output(out, "out", &result, False)
+        out_owner = parse_operand(out, "out", &result, True)
         check_contiguous(&result, "out")
         if result.type != operand.type or <size_t>elements(&result) != taken or result.device_type != operand.device_type:
             raise InvalidOperandError(

@@ -50,6 +50,14 @@ def name_of(dtype: ArrayDType) -> ArrayDTypeName:
     return NAMES[NAMES.index(name)]
 
 
+def is_supported(dtype: ArrayDType) -> bool:
+    """Return whether RCCL has a type."""
+    try:
+        return bool(name_of(dtype))
+    except InvalidOperandError:
+        return False
+
+
 def numpy_type(name: str) -> np.dtype[Any]:
     """Return the numpy dtype of a name."""
     try:

@@ -65,8 +65,10 @@ def attributed(text: str, *, is_of_thread: bool, communicators: int) -> str:
 
 
 def waiting_for(status: dict[str, Any]) -> list[int]:
-    """Return the ranks that others wait for: those that are absent or behind in their steps, this one left out."""
+    """Return the ranks that this one waits for, or else those that are absent or behind in their steps."""
     ranks = status["ranks"]
+    if status.get("waiting_for"):
+        return list(status["waiting_for"])
     last = max(rank["step"] for rank in ranks)
     return [
         rank["rank"]
@@ -94,7 +96,13 @@ def last_deeds(status: dict[str, Any], ranks: list[int]) -> str:
 
 
 def timeout_error(
-    op: str, seq: int | None, rank: int, seconds: float, status: dict[str, Any], missing: list[int] | None = None
+    op: str,
+    seq: int | None,
+    rank: int,
+    seconds: float,
+    status: dict[str, Any],
+    missing: list[int] | None = None,
+    elsewhere: str = "",
 ) -> CollectiveTimeoutError:
     """Return the error of a wait that this process gave up.
 
@@ -110,12 +118,21 @@ def timeout_error(
         What the platform knows of the ranks.
     missing
         Who is waited for, where it is not those that are behind in their steps.
+    elsewhere
+        What other communicators of this rank's device wait for.
     """
     if missing is None:
         missing = waiting_for(status) if status["ranks"] else []
-    told = last_deeds(status, missing)
-    late = f"waiting for ranks {missing}: {told}" if missing else "this platform cannot report which rank it waits for"
+    if missing:
+        late = f"waiting for ranks {missing}: {last_deeds(status, missing)}"
+    elif status["ranks"]:
+        late = elsewhere or "it waits for work of this rank's stream, not for a rank"
+    else:
+        late = "this platform cannot report which rank it waits for"
     number = "" if seq is None else f" number {seq}"
+    own = next((row for row in status["ranks"] if row["rank"] == status["rank"]), None)
+    if own is not None and own["busy"] and own["op"] != op:
+        number += f" (behind {own['op']} number {own['seq']})"
     return CollectiveTimeoutError(
         f"rank {rank}: {op}{number} did not complete within {seconds:g} s; {late}",
         waiting_for=missing,
@@ -150,7 +167,7 @@ def error_of(
     kind = failure.get("kind")
     shown = failure.get("text") or text or "RCCL gave no further text"
     if kind and failure.get("op", "none") != "none":
-        op, seq = failure["op"], failure["seq"]
+        op, seq = failure["op"], failure["seq"] or None
     number = "" if seq is None else f" number {seq}"
     where = "" if rank is None else f"rank {rank}: "
     message = f"{where}{op}{number} failed: {NAMES.get(code, f'code {code}')} ({code}): {shown}"

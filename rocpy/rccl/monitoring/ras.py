@@ -349,6 +349,8 @@ def diagnose(document: dict[str, Any]) -> list[str]:
     >>> diagnose({"communicators": [{"hash": "0xa", "size": 2, "ranks": rows, "missing_ranks": []}]})
     ['communicator 0xa: ranks [1] are behind in AllReduce: 4 of 5 calls']
     """
+    if not _is_status(document):
+        raise InvalidArgumentError("document: is no status document of RCCL's RAS; machine_status() returns one")
     problems = []
     for one in document["communicators"]:
         where = f"communicator {one.get('hash', '?')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles import memory
 
@@ -44,6 +45,8 @@ def error_string(code: int) -> str:
     >>> rccl.error_string(0)
     'no error'
     """
+    if not isinstance(code, int) or not -(2**31) <= code < 2**31:
+        raise InvalidArgumentError(f"code: got {code!r}, expected an ncclResult_t")
     return library.error_string(code)
 
 

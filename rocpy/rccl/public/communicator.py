@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -21,6 +20,7 @@ from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, run_step
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model import dtypes
+from rocpy.rccl.model.arguments import check_seconds
 from rocpy.rccl.model.failures import error_of
 from rocpy.rccl.public.family import Family
 from rocpy.rccl.public.joining import Joining
@@ -42,7 +42,15 @@ __all__ = ["Communicator"]
 
 @default_arithmetic
 def _cast(number: np.ndarray[Any, Any], dtype: Any) -> Any:
-    return number.astype(dtype)
+    with np.errstate(all="ignore"):  # what comes of it is looked at
+        return number.astype(dtype)
+
+
+@default_arithmetic
+def _kind_of(number: Any) -> str:
+    """Return what kind of a float a number is."""
+    wide = number.astype(np.float64) if number.dtype.kind == "V" else number
+    return "nan" if np.isnan(wide).all() else "inf" if np.isinf(wide).all() else "finite"
 
 
 def _nothing() -> None:
@@ -126,12 +134,12 @@ class Communicator(Joining, Remote, Family):
         """
         communicator = cls()
         communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config)
-        run_step(Step(communicator, _nothing, partial(communicator._finish_begun, timeout_s), communicator.abort))
+        run_step(Step(communicator, _nothing, communicator._finish_begun, communicator.abort))
         return communicator
 
-    def _finish_begun(self, timeout_s: float) -> None:
+    def _finish_begun(self) -> None:
         """Wait until the others have joined."""
-        self.finish_init(monotonic() + timeout_s, timeout_s)
+        self.finish_init(monotonic() + self.timeout_s, self.timeout_s)
         register(self)
 
     from_unique_id = init
@@ -175,7 +183,7 @@ class Communicator(Joining, Remote, Family):
         chosen = bootstrap.chosen_devices(devices, library.device_count())
         unique_id = library.make_unique_id()
         communicators: list[Self] = []
-        deadline = monotonic() + timeout_s
+        deadline = monotonic() + check_seconds(timeout_s)
         try:
             library.group_start()
             try:
@@ -214,7 +222,8 @@ class Communicator(Joining, Remote, Family):
         Parameters
         ----------
         scalar
-            This rank's factor; ranks may differ.
+            This rank's factor; ranks may differ. A finite number must be finite in the dtype, and an integer type must
+            hold it exactly.
         dtype
             Dtype of the arrays with which it is used.
 
@@ -236,7 +245,9 @@ class Communicator(Joining, Remote, Family):
         if factor.size != 1 or factor.dtype.kind not in "biufV":
             raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
         value = _cast(factor, dtypes.numpy_type(name))
-        if "int" in name and not (value == factor).all():
+        # A float is rounded, but a number stays one.
+        is_value = (value == factor).all() if "int" in name else _kind_of(value) == _kind_of(factor)
+        if not is_value:
             raise InvalidArgumentError(f"scalar: {scalar!r} is not a value of {name}")
         return self.make_op(value.tobytes(), dtypes.hip_number(name))
 
@@ -246,10 +257,11 @@ class Communicator(Joining, Remote, Family):
         Returns
         -------
         list of dict
-            ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``,
-            how long ago it was called; ``begin_s`` and ``end_s``, when it began and ended, on the clock of
-            `time.monotonic`, which all processes of the machine share, or ``None`` if it has not, or if the platform
-            cannot report it (AMD GPUs). A notebook shows the list as a table.
+            ``seq``, ``op``, ``dtype`` (ncclDataType_t; ``None`` of ``split``, ``grow`` and ``window``), ``count``,
+            ``root`` (or the peer, or ``None``), and ``age_s``, how long ago it was called; ``begin_s`` and ``end_s``,
+            when it began and ended, on the clock of `time.monotonic`, which all processes of the machine share, or
+            ``None`` if it has not, or if the platform cannot report it (AMD GPUs; calls that take no stream). A
+            notebook shows the list as a table.
 
         Examples
         --------
@@ -266,7 +278,7 @@ class Communicator(Joining, Remote, Family):
             {
                 "seq": seq,
                 "op": NAMES[kind],
-                "dtype": dtype,
+                "dtype": None if dtype < 0 else dtype,
                 "count": count,
                 "root": None if root < 0 else root,
                 "age_s": now - when,

@@ -12,6 +12,7 @@ from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.pending import Step, current_group, run_ends, run_step
 from rocpy.rccl.handles import children
 from rocpy.rccl.handles.status import register
+from rocpy.rccl.model.arguments import unique_id_bytes
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.unique_id import UniqueId
 
@@ -26,9 +27,9 @@ __all__ = ["Family"]
 class Family(Collectives):
     """Communicators that come of communicators."""
 
-    def _adopt_child(self, child: Self, timeout_s: float | None) -> None:
-        """Wait for a communicator that comes of this one."""
-        if children.finish_child(self, child, timeout_s):
+    def _adopt_child(self, child: Self, timeout_s: float | None, op: str) -> None:
+        """Wait for a communicator that an operation makes of this one."""
+        if children.finish_child(self, child, timeout_s, op):
             register(child)
 
     def split(
@@ -63,9 +64,10 @@ class Family(Collectives):
         if not isinstance(key, int) or not -(2**31) <= key < 2**31:
             raise InvalidArgumentError(f"key: got {key!r}, expected a 32-bit integer")
         child = type(self)()
+        finish = partial(self._adopt_child, child, timeout_s, "split")
         number = -1 if color is None else color
         start = partial(children.start_split, self, child, number, key, timeout_s, config, name)
-        run_step(Step(self, start, partial(self._adopt_child, child, timeout_s), child.abort))
+        run_step(Step(self, start, finish, child.abort))
         return None if color is None else child
 
     def shrink(
@@ -99,7 +101,7 @@ class Family(Collectives):
             raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")
         child = type(self)()
         start = partial(children.start_shrink, self, child, list(exclude_ranks), abort, timeout_s, config, name)
-        run_step(Step(self, start, partial(self._adopt_child, child, timeout_s), child.abort))
+        run_step(Step(self, start, partial(self._adopt_child, child, timeout_s, "shrink"), child.abort))
         return child
 
     def growth_id(self) -> UniqueId:
@@ -164,9 +166,9 @@ class Family(Collectives):
         array([2.])
         """
         child = type(self)()
-        id_bytes = None if unique_id is None else bytes(unique_id)
+        id_bytes = None if unique_id is None else unique_id_bytes(unique_id)
         children.start_grow(self, child, nranks, id_bytes, timeout_s, config, name)
-        self._adopt_child(child, timeout_s)
+        self._adopt_child(child, timeout_s, "grow")
         return child
 
     @classmethod
@@ -204,7 +206,7 @@ class Family(Collectives):
         """
         communicator = cls()
         communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config, True)
-        communicator.finish_init(monotonic() + timeout_s, timeout_s)
+        communicator.finish_init(monotonic() + communicator.timeout_s, communicator.timeout_s)
         register(communicator)
         return communicator
 
@@ -277,6 +279,8 @@ class Family(Collectives):
 
         Raises
         ------
+        CollectiveTimeoutError
+            A pending call of this rank has not finished within the communicator's `timeout_s`.
         UnsupportedError
             The platform's RCCL is older than 2.30.
         """

@@ -6,13 +6,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rocpy.errors import InvalidUsageError
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import count_group
 from rocpy.rccl.engine.pending import PendingGroup, Step, begin_group, current_group, end_group, run_ends
 from rocpy.rccl.model.failures import error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from rocpy.errors import RocpyError
+    from rocpy.rccl.engine.pending import Caller
 
 __all__ = ["group"]
 
@@ -26,12 +30,15 @@ def group() -> Iterator[None]:
     call with ``block=False`` can be waited for after the block has ended, which does not wait for it. Communicators
     and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
     those that are closed in it remain open until then. If the block raises, nothing is launched. An inner group is part
-    of the outer one.
+    of the outer one; if its block raises, its calls are dropped, and those of the outer one only if that raises too.
 
     Raises
     ------
     RcclError
-        At the end of the block, if one of its calls failed.
+        At the end of the block, if one of its calls failed. If RCCL refuses one that rocpy could not check before, such
+        as a put beyond the peer's window, none is launched.
+    InvalidUsageError
+        The block is left in another thread than it was entered in; nothing is launched.
 
     Examples
     --------
@@ -45,21 +52,46 @@ def group() -> Iterator[None]:
     ...     received
     array([0., 1., 2.])
     """
-    if current_group() is not None:
-        yield
+    outer = current_group()
+    if outer is not None:
+        before = outer.begin_inner()
+        try:
+            yield
+        except BaseException:
+            outer.drop_inner(before)
+            raise
+        finally:
+            outer.end_inner(before)
         return
     pending = begin_group()
     count_group(1)
     try:
         yield
+        if current_group() is not pending:
+            raise InvalidUsageError(
+                "group: its block was entered in another thread; enter and leave it in one", op="group"
+            )
     except BaseException:
         pending.drop()
         raise
     finally:
         count_group(-1)
-        end_group()
-        pending.state.is_open = False
+        pending.close()
+        if current_group() is None:
+            end_group()
     _launch(pending)
+
+
+def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int | None) -> RocpyError:
+    """Return the error that a group came to, as that of the communicator that failed, where one did."""
+    for caller in callers:
+        status = caller.status()
+        failure = status.get("failure") or {}
+        if failure.get("code") == code and text in failure.get("text", ""):
+            return error_of(code, op=op, seq=None, rank=caller.rank, text=text, status=status)
+    if any(caller is not callers[0] for caller in callers):
+        return error_of(code, op="group", seq=None, rank=None, text=text)
+    return error_of(code, op=op, seq=seq, rank=callers[0].rank, text=text)
 
 
 def _launch(pending: PendingGroup) -> None:
@@ -100,7 +132,7 @@ def _run_together(steps: list[Step]) -> None:
     if failure is not None:
         raise failure
     if code != 0:
-        raise error_of(code, op="group", seq=None, rank=None, text=text)
+        raise _failure(code, text, [step.owner for step in steps], "group", None)
     for step in steps:
         step.finish()
 
@@ -108,6 +140,8 @@ def _run_together(steps: list[Step]) -> None:
 def _launch_calls(pending: PendingGroup) -> None:
     """Give all calls to RCCL between ncclGroupStart and ncclGroupEnd, then wait for blocking ones on CPU memory."""
     failure: BaseException | None = None
+    for one in pending.calls:
+        one.communicator.check_open()
     library.group_start()
     try:
         for one in pending.calls:
@@ -118,16 +152,9 @@ def _launch_calls(pending: PendingGroup) -> None:
     if failure is not None:
         raise failure
     if code != 0:
-        first = pending.calls[0]
-        raise error_of(
-            code,
-            op=first.call.op_name,
-            seq=first.call.seq,
-            rank=first.communicator.rank,
-            text=text,
-            status=first.communicator.status(),
-        )
-    pending.state.is_launched = True
+        first = pending.calls[0].call
+        raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)
+    pending.note_launch()
     awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
     for one in awaited:
         one.communicator.await_call(one.call, one.seconds)

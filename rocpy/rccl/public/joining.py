@@ -16,6 +16,7 @@ from rocpy.rccl.carriers.mpi import MpiCarrier
 from rocpy.rccl.carriers.process_group import TorchCarrier
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles.status import register
+from rocpy.rccl.model.arguments import check_seconds
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.rendezvous import bootstrap
 from rocpy.rccl.rendezvous.boards import MpiBoard, StoreBoard
@@ -37,6 +38,9 @@ class _Options:
     device: Device | int | None
     name: str
 
+    def __post_init__(self) -> None:
+        check_seconds(self.timeout_s)
+
 
 @dataclass(frozen=True)
 class _CarrierChoice:
@@ -56,6 +60,19 @@ class _CarrierChoice:
         if self.wanted == "rccl":
             raise InvalidArgumentError(f"carrier: {obstacle}; use 'auto' or {self.own!r}")
         return carried_communicator(self.connect(), self.timeout_s, self.name, obstacle)
+
+
+def _own_device(facts: bootstrap.LaunchFacts) -> int | None:
+    """Return the device of this rank, by its number on the machine."""
+    count = library.device_count()
+    if facts.local_rank is not None and facts.local_rank >= count:
+        raise InvalidUsageError(
+            f"device: by {facts.launcher} this is the process with the number {facts.local_rank} on its machine, which "
+            f"has {count} devices; pass device=, or start fewer (on the host platform ROCPY_HOST_DEVICES sets them)",
+            op="init",
+            rank=facts.rank,
+        )
+    return facts.local_rank
 
 
 def _first_failure(notes: list[Message]) -> Message:
@@ -80,7 +97,7 @@ class Joining(Collectives):
             failure: BaseException | None = None
             try:
                 facts = agreement.facts
-                chosen = facts.local_rank if options.device is None else options.device
+                chosen = _own_device(facts) if options.device is None else options.device
                 communicator.begin(
                     facts.nranks, facts.rank, agreement.unique_id, chosen, options.timeout_s, options.name
                 )
@@ -183,8 +200,8 @@ class Joining(Collectives):
         RemoteError
             A rank failed or exited: ``rank`` names it.
         """
-        facts = bootstrap.launch_facts()
         options = _Options(timeout_s, device, name)
+        facts = bootstrap.launch_facts()
         return cls._join(bootstrap.open_channel(facts, store), facts, options)
 
     @classmethod
@@ -227,6 +244,8 @@ class Joining(Collectives):
         InvalidUsageError
             As for `from_env`.
         """
+        if not all(hasattr(store, name) for name in ("set", "get", "check")):
+            raise InvalidArgumentError(f"store: got {store!r}, expected a store of torch.distributed")
         facts = bootstrap.LaunchFacts(rank, nranks, None, "store")
         channel = bootstrap.open_board(StoreBoard(store, prefix), facts)
         return cls._join(channel, facts, _Options(timeout_s, device, name))
@@ -267,6 +286,8 @@ class Joining(Collectives):
         CollectiveTimeoutError
             Ranks are missing: ``waiting_for`` names them.
         """
+        if not hasattr(comm, "Get_rank") or not hasattr(comm, "Get_size"):
+            raise InvalidArgumentError(f"comm: got {comm!r}, expected an mpi4py.MPI.Intracomm")
         facts = bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), None, "mpi4py")
         choice = _CarrierChoice(carrier, "mpi4py", lambda: MpiCarrier(comm), timeout_s, name)
         channel = bootstrap.open_board(MpiBoard(comm), facts)

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
-from rocpy.errors import InvalidArgumentError, InvalidProblemError
+from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, current_group, run_step
 from rocpy.rccl.handles import memory
+from rocpy.rccl.model.arguments import row_counts
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.window import Window
 
@@ -212,6 +214,8 @@ class Remote(Collectives):
         ...     b.array.to_numpy()
         array([5., 5.])
         """
+        if not isinstance(window, Window):
+            raise InvalidArgumentError(f"window: got {type(window).__name__}, expected a Window of this communicator")
         return self._outcome(memory.put(self, x, peer, window, offset, timeout_s, stream, block))
 
     @overload
@@ -296,8 +300,12 @@ class Remote(Collectives):
         """
         if isinstance(peers, int | np.integer):
             wanted = [(int(peers), 1)]
+        elif hasattr(peers, "items"):
+            wanted = list(peers.items())
+        elif isinstance(peers, Iterable):
+            wanted = [(peer, 1) for peer in peers]
         else:
-            wanted = list(peers.items()) if hasattr(peers, "items") else [(peer, 1) for peer in peers]
+            raise InvalidArgumentError(f"peers: got {peers!r}, expected a rank, ranks, or a dict of ranks and numbers")
         return self._outcome(memory.wait(self, wanted, timeout_s, stream, block))
 
     @overload
@@ -380,26 +388,19 @@ class Remote(Collectives):
         ...     comm.all_to_all_v(np.arange(3), [3])
         array([0, 1, 2])
         """
-        send_rows = self._counts("send_counts", send_counts)
+        send_rows = row_counts("send_counts", send_counts, self.nranks)
         if recv_counts is None:
             if current_group() is not None:
                 raise InvalidArgumentError(
                     "recv_counts: they are required in a group, where counts cannot be exchanged first"
                 )
+            memory.check_rows(x, send_rows)
             with Described(self, "all_to_all_v(exchange of the counts)"):
                 recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
-        recv_rows = self._counts("recv_counts", recv_counts)
+        recv_rows = row_counts("recv_counts", recv_counts, self.nranks)
         return self._outcome(
             memory.trade(self, x, send_rows, recv_rows, out, timeout_s=timeout_s, stream=stream, block=block)
         )
-
-    def _counts(self, name: str, rows: Sequence[int]) -> list[int]:
-        counts = [int(count) for count in rows]
-        if len(counts) != self.nranks or any(count < 0 for count in counts):
-            raise InvalidProblemError(
-                f"{name}: got {counts}, expected a number of rows for each of {self.nranks} ranks"
-            )
-        return counts
 
     @overload
     def all_reduce_with_bias(

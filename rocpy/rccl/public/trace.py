@@ -33,7 +33,9 @@ class Trace(list[dict[str, Any]]):
         return table("calls of this rank", columns, rows)
 
 
-def _name(number: int) -> str | int:
+def _name(number: int | None) -> str | int | None:
+    if number is None:
+        return None
     return NAMES[number] if 0 <= number < len(NAMES) else number
 
 

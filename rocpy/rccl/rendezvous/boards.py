@@ -10,6 +10,7 @@ import stat
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.rendezvous.channel import absence, checked_answer, is_note
 from rocpy.rccl.rendezvous.envelope import MAX_BYTES, open_envelope, parse_json, seal
 
@@ -55,7 +56,10 @@ class FolderBoard:
     is_readable_by_all = True
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidArgumentError(f"store: {folder} cannot be a folder: {error}") from None
         self._folder = folder
         self.name = str(folder)
 

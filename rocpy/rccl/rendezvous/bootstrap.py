@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,14 @@ def _snapshot() -> Mapping[str, str]:
     return {name: value for name, value in names.items() if value is not None}
 
 
+def _number(variables: Mapping[str, str], name: str, least: int = 0, most: int = 2**32 - 1) -> int:
+    """Return a variable's number."""
+    text = variables[name].strip()
+    if not text.isdecimal() or len(text) > 10 or not least <= int(text) <= most:
+        raise InvalidArgumentError(f"{name}={text!r} must be a number from {least} to {most}")
+    return int(text)
+
+
 def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
     """Read a launcher's variables.
 
@@ -141,13 +150,8 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
     for launcher, (rank_name, size_name, local_name) in LAUNCHERS.items():
         if rank_name not in environment or size_name not in environment:
             continue
-        try:
-            rank, nranks = int(environment[rank_name]), int(environment[size_name])
-            local_rank = int(environment[local_name]) if local_name in environment else None
-        except ValueError:
-            raise InvalidArgumentError(
-                f"{rank_name}={environment[rank_name]!r} and {size_name}={environment[size_name]!r} must be numbers"
-            ) from None
+        rank, nranks = _number(environment, rank_name), _number(environment, size_name)
+        local_rank = _number(environment, local_name) if local_name in environment else None
         if not 0 <= rank < nranks:
             raise InvalidArgumentError(f"{rank_name}={rank} is not one of the {nranks} ranks of {size_name}")
         return LaunchFacts(rank, nranks, local_rank, launcher)
@@ -167,6 +171,8 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
     """
     if devices is None:
         return list(range(there))
+    if not isinstance(devices, int | Iterable) or isinstance(devices, str | bytes):
+        raise InvalidArgumentError(f"devices: got {devices!r}, expected their number, or numbers of devices")
     if isinstance(devices, int):
         chosen = list(range(devices))
         if devices < 1:
@@ -224,11 +230,13 @@ def default_address(facts: LaunchFacts, variables: Mapping[str, str]) -> str:
     """
     if "MASTER_PORT" in variables:
         # The launcher's own store listens at the port itself.
-        return f"tcp://{variables.get('MASTER_ADDR', 'localhost')}:{int(variables['MASTER_PORT']) + 1}"
+        host, port = variables.get("MASTER_ADDR") or "localhost", _number(variables, "MASTER_PORT", 1, 65534)
+        return f"tcp://{f'[{host}]' if ':' in host else host}:{port + 1}"
     nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST")
     if facts.launcher == "Slurm" and nodes and "SLURM_JOB_ID" in variables:
         # Steps of a job that run beside each other, and jobs on one node, get ports of their own.
-        port = 20000 + (int(variables["SLURM_JOB_ID"]) * 139 + int(variables.get("SLURM_STEP_ID", "0")) * 7) % 40000
+        step = _number(variables, "SLURM_STEP_ID") if "SLURM_STEP_ID" in variables else 0
+        port = 20000 + (_number(variables, "SLURM_JOB_ID") * 139 + step * 7) % 40000
         return f"tcp://{first_host(nodes)}:{port}"
     raise InvalidArgumentError(
         f'{facts.launcher} does not set MASTER_PORT: pass store="tcp://host:port" or "file:///folder", or import '
@@ -287,6 +295,8 @@ def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
         It is no address, or the launcher tells none.
     """
     variables = _snapshot()
+    if store is not None and not isinstance(store, str):
+        raise InvalidArgumentError(f'store: got {store!r}, expected "tcp://host:port" or "file:///folder"')
     if facts.nranks == 1:
         return LocalChannel()
     shared = [facts.launcher, *(variables.get(name, "") for name in JOB_NAMES.get(facts.launcher, ()))]

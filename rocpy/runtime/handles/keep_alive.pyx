@@ -2,10 +2,12 @@
 """The objects that the work on a stream still uses.
 
 CPU arrays are freed at once by their frameworks, not in stream order; a product on a created stream therefore holds its operands
-and its result here until an event after it is done. They are dropped under the GIL, by the next call that holds or synchronises.
+and its result here until an event after it is done. They are dropped under the GIL, by the next call that holds or synchronises, or
+when Python collects garbage.
 """
 
 import atexit
+import gc
 import os
 from collections import deque
 
@@ -102,8 +104,8 @@ cdef int drop_finished() except -1:
             queue.popleft()
             spare_events.setdefault(held.owner, []).append(<size_t>held.event)
             dropped.append(held.objects)
-        if queue is not None and not queue:
-            held_by_stream.pop(key, None)
+        if queue is not None and not queue and held_by_stream.get(key) is queue:
+            del held_by_stream[key]
     return 0
 
 
@@ -121,8 +123,16 @@ cdef int leak_all() except -1:
     return 0
 
 
+def _on_collection(phase, info):
+    """A program that goes on without a further call lets go of its operands too."""
+    if phase == "start":
+        release_finished()
+
+
 def _at_exit():
     """Memory that a worker may still write must outlive the interpreter: it is leaked to the process's end."""
+    if _on_collection in gc.callbacks:
+        gc.callbacks.remove(_on_collection)
     leak_all()
 
 
@@ -134,4 +144,5 @@ def _after_fork():
 
 
 atexit.register(_at_exit)
+gc.callbacks.append(_on_collection)
 os.register_at_fork(after_in_child=_after_fork)

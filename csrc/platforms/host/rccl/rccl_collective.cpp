@@ -400,7 +400,15 @@ bool Run::all_to_all_v() {
       failure.text = "all_to_all_v number " + std::to_string(mine_.sequence) + ": rank " + std::to_string(from) +
                      " sends " + std::to_string(sends(from, to)) + " elements to rank " + std::to_string(to) +
                      ", which takes " + std::to_string(takes(to, from));
-      for (size_t r = 0; r < n; ++r) failure.signatures.push_back(text_of(signature(static_cast<int>(r))));
+      for (size_t r = 0; r < n; ++r) {
+        failure.signatures.push_back(text_of(signature(static_cast<int>(r))));
+        std::string &text = failure.signatures.back();
+        const auto add = [&](const char *what, uint64_t count, const char *whom, size_t rank) {
+          text += what + std::to_string(count) + whom + std::to_string(rank);
+        };
+        if (r == from) add("; sends ", sends(from, to), " elements to rank ", to);
+        if (r == to) add("; takes ", takes(to, from), " elements from rank ", from);
+      }
       return comm_.fail(failure);
     }
   }

@@ -3,6 +3,7 @@
 #include "rccl_comm.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <unordered_map>
@@ -60,6 +61,13 @@ std::string last_deed(RankState &state) {
 }
 
 }  // namespace
+
+void set_interrupt(rocpyExtInterrupt_t asked, void *context) {
+  is_interrupted = asked;
+  interrupt_context = context;
+}
+
+bool is_thread_interrupted() { return is_interrupted != nullptr && is_interrupted(interrupt_context) != 0; }
 
 Failure init_failure(const WhyNot &why) {
   return {why.code == ncclTimeout ? "timeout" : "init", why.code, why.text, Kind::none, 0, why.ranks, {}};
@@ -208,12 +216,26 @@ std::vector<int> Communicator::missing_at_step() {
   return missing;
 }
 
+// What an operation is, for people.
+std::string Communicator::name_of_operation(const Operation &operation) {
+  const auto numbered = [](Kind kind, uint64_t number) {
+    return std::string(name_of(kind)) + (number == 0 ? "" : " number " + std::to_string(number));
+  };
+  const Signature &signature = operation.signature;
+  if (signature.kind == Kind::none) return "init";
+  std::string text = numbered(signature.kind, signature.sequence);
+  if (!operation.is_behind) return text;
+  const uint64_t entered = self().entered.load(std::memory_order_relaxed);
+  const bool is_busy = entered > self().finished.load(std::memory_order_relaxed);
+  return text + " (behind " + (is_busy ? numbered(self().kind.load(), entered) : "work that has not begun") + ")";
+}
+
 bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start,
                               uint64_t *last_look, const std::function<bool()> &ready) {
+  // Another thread of this rank has given up, and with it whatever waits.
+  if (const int now = state.load(); now != ncclSuccess && now != ncclInProgress) return false;
   const Signature &signature = operation.signature;
-  const std::string where = signature.kind == Kind::none ? "init"
-                                                         : std::string(name_of(signature.kind)) + " number " +
-                                                               std::to_string(signature.sequence);
+  const std::string where = name_of_operation(operation);
   Failure cause{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
   if (is_aborting.load()) {
     cause.kind = "aborted";
@@ -221,7 +243,7 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     cause.text = "the communicator was aborted in " + where;
     return fail(cause);
   }
-  if (is_interrupted != nullptr && is_interrupted(interrupt_context) != 0) {
+  if (is_thread_interrupted()) {
     cause.kind = "aborted";
     cause.code = ncclInvalidUsage;
     cause.text = "the program was interrupted in " + where;
@@ -258,7 +280,8 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   cause.kind = "timeout";
   cause.code = ncclTimeout;
   cause.ranks = missing;
-  cause.text = "timeout after " + seconds(operation.patience_ns) + " in " + where + ": waiting for " + list_of(missing);
+  cause.text = "timeout after " + seconds(operation.patience_ns) + " in " + where;
+  if (!missing.empty()) cause.text += ": waiting for " + list_of(missing);
   bool has_absent = false;
   for (int r : missing) {
     RankState &state = other(r);
@@ -337,9 +360,34 @@ void Communicator::end_work() {
   changed_.notify_all();
 }
 
-void Communicator::wait_for_work(bool running_only) {
+void Communicator::wait_for_work() {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return running_only ? running.load() == 0 : outstanding_ == 0; });
+  changed_.wait(lock, [&] { return outstanding_ == 0; });
+}
+
+bool Communicator::finish_work(Operation *operation) {
+  const auto is_done = [this] {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return outstanding_ == 0; });
+  };
+  const uint64_t start = now_ns();
+  uint64_t last_look = 0;
+  operation->is_behind = true;
+  while (!is_done()) {
+    if (!look_after(*operation, awaited(), start, &last_look, is_done)) return false;
+  }
+  operation->is_behind = false;
+  return true;
+}
+
+void Communicator::note_awaited(const std::vector<int> &ranks) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  awaited_ = ranks;
+}
+
+std::vector<int> Communicator::awaited() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return awaited_;
 }
 
 ncclResult_t Communicator::async_error() {
@@ -375,7 +423,6 @@ ncclResult_t Communicator::async_error() {
 }  // namespace rocpy_host
 
 ncclResult_t rocpy_host_rocpyExtThreadSetInterrupt(rocpyExtInterrupt_t asked, void *context) {
-  rocpy_host::is_interrupted = asked;
-  rocpy_host::interrupt_context = context;
+  rocpy_host::set_interrupt(asked, context);
   return ncclSuccess;
 }

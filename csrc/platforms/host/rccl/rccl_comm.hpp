@@ -37,6 +37,7 @@ struct Operation {
   int peer = -1;
   uint64_t number = 0;  // among the calls of this rank that take a stream
   uint64_t patience_ns = UINT64_MAX;
+  bool is_behind = false;  // it waits for work that this rank has given to streams
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
   std::vector<std::shared_ptr<void>> retained;  // what lives until it is done
@@ -160,7 +161,16 @@ class Communicator {
   // Work that has been given to a stream and is not done.
   void begin_work();
   void end_work();
-  void wait_for_work(bool running_only);
+  void wait_for_work();
+  // Waits for it as long as an operation that comes after it may take. False: failed.
+  bool finish_work(Operation *operation);
+
+  // What this rank is doing, for people, and how often it has.
+  void show_begin(const Signature &signature);
+  void show_end(const Signature &signature);
+  void count_call(Kind kind);
+  // The ranks that the running operation waits for, as it saw them last.
+  std::vector<int> awaited();
   std::atomic<int> running{0};
 
   // What ncclCommGetAsyncError answers.
@@ -185,14 +195,18 @@ class Communicator {
   // last word.
   bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,
                   const std::function<bool()> &ready);
+  std::string name_of_operation(const Operation &operation);
   // A rank whose process died without leaving; -1: none. It may be why others gave up.
   int find_dead();
   std::vector<int> missing_at_step();
   bool fail_to_read(const Operation &operation, int owner, int reason);
 
+  void note_awaited(const std::vector<int> &ranks);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   int outstanding_ = 0;
+  std::vector<int> awaited_;
   Failure failure_;
 };
 
@@ -212,15 +226,19 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
   }
   const uint64_t start = now_ns();
   uint64_t last_look = 0;
-  while (!ready()) {
+  bool is_good = true;
+  while (is_good && !ready()) {
     bell.sleepers.fetch_add(1);
     const uint32_t seen = bell.word.load();
     if (!ready()) wait_on_word(&bell.word, seen, nap_ns);
     bell.sleepers.fetch_sub(1);
     if (ready()) break;
-    if (!look_after(operation, missing(), start, &last_look, ready)) return false;
+    const std::vector<int> ranks = missing();
+    note_awaited(ranks);
+    is_good = look_after(operation, ranks, start, &last_look, ready);
   }
-  return true;
+  note_awaited({});
+  return is_good;
 }
 
 Failure init_failure(const WhyNot &why);
@@ -239,6 +257,8 @@ std::shared_ptr<Communicator> find_parent(ncclComm_t handle, ncclResult_t *code)
 // Carries out operations of one communicator in their order; transfers between pairs go on together after the rest.
 void carry_out(Communicator &communicator, std::vector<Operation> &operations);
 bool carry_out_collective(Communicator &communicator, Operation &operation);
+// One that takes no stream: in this thread, once the work of streams is done.
+bool carry_out_call(Communicator &communicator, Operation *operation);
 bool carry_out_transfers(Communicator &communicator, const std::vector<Operation *> &transfers);
 bool carry_out_put(Communicator &communicator, const Operation &operation);  // or a signal alone
 bool carry_out_wait(Communicator &communicator, const Operation &operation);
@@ -248,7 +268,10 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
 // A call that waits for other ranks by itself: made now, or at the group's end beside the others.
 ncclResult_t submit_job(std::function<ncclResult_t()> job);
 bool in_group();
-// A call failed: unless only its arguments were wrong, the whole group is void.
+// Has the calls of this thread that wait ask it whether they are to end.
+void set_interrupt(rocpyExtInterrupt_t asked, void *context);
+bool is_thread_interrupted();
+// A call failed: the whole group is void.
 ncclResult_t fail_group(ncclResult_t code);
 
 // The number that stands for a pre-multiplied sum of a communicator, and back (-1: not one of its own).

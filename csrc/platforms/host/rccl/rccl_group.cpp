@@ -3,6 +3,7 @@
 // is safe.
 #include "rccl_comm.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include "exports.h"
@@ -31,6 +32,7 @@ struct Unit {
   std::shared_ptr<Communicator> communicator;
   hipStream_t stream;
   std::vector<Operation> operations;
+  Stream *resolved = nullptr;
 };
 
 // The communicator's device, for as long as a null stream is resolved.
@@ -71,14 +73,15 @@ void locate(const Communicator &communicator, Operation *operation) {
   signature.received = communicator.memories.locate(signature.recv, bytes, &operation->retained);
 }
 
-ncclResult_t launch(Unit &unit, bool is_alone) {
+// Whether a unit's stream takes it; of a group, before anything is launched.
+ncclResult_t check(Unit &unit) {
   Communicator &communicator = *unit.communicator;
   begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
-  Stream *stream = resolve(unit.stream);
-  if (stream == nullptr) return refuse(ncclInvalidArgument, "stream is not a stream of this process");
-  if (device_of(stream) != communicator.device) {
-    return refuse(ncclInvalidArgument, "stream belongs to device " + std::to_string(device_of(stream)) +
+  unit.resolved = resolve(unit.stream);
+  if (unit.resolved == nullptr) return refuse(ncclInvalidArgument, "stream is not a stream of this process");
+  if (device_of(unit.resolved) != communicator.device) {
+    return refuse(ncclInvalidArgument, "stream belongs to device " + std::to_string(device_of(unit.resolved)) +
                                            ", the communicator to device " + std::to_string(communicator.device));
   }
   if (captures_in_progress.load(std::memory_order_relaxed) != 0) {
@@ -87,6 +90,14 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
       return refuse(ncclInvalidUsage, "the host platform does not capture collectives into graphs");
     }
   }
+  return ncclSuccess;
+}
+
+ncclResult_t launch(Unit &unit, bool is_alone) {
+  Communicator &communicator = *unit.communicator;
+  Stream *stream = unit.resolved;
+  begin_call(communicator.handle);
+  const OnDevice on_device(communicator.device);
   const uint64_t patience = communicator.patience_ns.load();
   for (Operation &operation : unit.operations) {
     Signature &signature = operation.signature;
@@ -136,6 +147,11 @@ ncclResult_t launch_all(std::vector<Pending> &pending) {
     }
     unit->operations.push_back(std::move(one.operation));
   }
+  for (Unit &unit : units) {
+    const ncclResult_t code = check(unit);
+    if (code == ncclSuccess) continue;
+    return refuse(code, "rank " + std::to_string(unit.communicator->rank) + ": " + own_last_words());
+  }
   ncclResult_t first = ncclSuccess;
   std::string text;
   for (Unit &unit : units) {
@@ -153,11 +169,28 @@ ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
   std::vector<ncclResult_t> results(jobs.size(), ncclSuccess);
   std::vector<std::string> texts(jobs.size());
   std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t running = jobs.size();
+  std::atomic<bool> is_interrupted{false};
+  const auto is_stopped = [](void *flag) { return static_cast<std::atomic<bool> *>(flag)->load() ? 1 : 0; };
   for (size_t i = 0; i < jobs.size(); ++i) {
     threads.emplace_back([&, i] {
+      set_interrupt(is_stopped, &is_interrupted);
       results[i] = rccl_call(jobs[i]);
       texts[i] = own_last_words();
+      std::lock_guard<std::mutex> lock(mutex);
+      --running;
+      changed.notify_one();
     });
+  }
+  // What interrupts this thread ends them.
+  const auto is_done = [&] {
+    std::unique_lock<std::mutex> lock(mutex);
+    return changed.wait_for(lock, std::chrono::milliseconds(20), [&] { return running == 0; });
+  };
+  while (!is_done()) {
+    if (is_thread_interrupted()) is_interrupted = true;
   }
   for (std::thread &thread : threads) thread.join();
   bool is_in_progress = false;
@@ -195,7 +228,8 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
   }
   Unit unit{communicator, stream, {}};
   unit.operations.push_back(std::move(operation));
-  return launch(unit, true);
+  const ncclResult_t code = check(unit);
+  return code == ncclSuccess ? launch(unit, true) : code;
 }
 
 ncclResult_t submit_job(std::function<ncclResult_t()> job) {
@@ -205,7 +239,7 @@ ncclResult_t submit_job(std::function<ncclResult_t()> job) {
 }
 
 ncclResult_t fail_group(ncclResult_t code) {
-  if (in_group() && code != ncclInvalidArgument && group.failure == ncclSuccess) {
+  if (in_group() && code != ncclSuccess && code != ncclInProgress && group.failure == ncclSuccess) {
     group.failure = code;
     group.text = own_last_words();
   }
@@ -215,20 +249,6 @@ ncclResult_t fail_group(ncclResult_t code) {
 void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   ++communicator.running;
   std::vector<Operation *> transfers, waits;
-  RankState &mine = communicator.self();
-  const auto enter = [&](const Signature &signature) {
-    mine.kind.store(signature.kind, std::memory_order_relaxed);
-    mine.type.store(signature.type, std::memory_order_relaxed);
-    mine.op.store(signature.op, std::memory_order_relaxed);
-    mine.root.store(signature.root, std::memory_order_relaxed);
-    mine.count.store(signature.count, std::memory_order_relaxed);
-    mine.finished.store(signature.sequence - 1, std::memory_order_relaxed);
-    mine.entered.store(signature.sequence, std::memory_order_relaxed);
-  };
-  const auto tally = [&](Kind kind) {
-    std::atomic<uint64_t> &calls = mine.calls[static_cast<size_t>(kind)];
-    calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  };
   bool is_good = communicator.state.load() == ncclSuccess;
   if (is_good && communicator.is_aborting.load()) {
     is_good = communicator.fail({"aborted", ncclInvalidUsage, "the communicator was aborted", Kind::none, 0, {}, {}});
@@ -236,7 +256,7 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   for (Operation &operation : operations) {
     const Kind kind = operation.signature.kind;
     if (!is_good) break;
-    tally(kind);
+    communicator.count_call(kind);
     if (kind == Kind::send || kind == Kind::recv) {
       transfers.push_back(&operation);
       continue;
@@ -251,32 +271,41 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
       communicator.note_end(operation.number);
       continue;
     }
-    enter(operation.signature);
+    communicator.show_begin(operation.signature);
     communicator.note_begin(operation.number);
     if (operation.device_scalar != nullptr) {
       std::memcpy(operation.signature.scale.bytes, operation.device_scalar, bytes_of_type(operation.signature.type));
     }
     is_good = carry_out_collective(communicator, operation);
     communicator.note_end(operation.number);
-    if (is_good) mine.finished.store(operation.signature.sequence, std::memory_order_relaxed);
+    if (is_good) communicator.show_end(operation.signature);
   }
   if (is_good && !transfers.empty()) {
-    enter(transfers.front()->signature);
+    communicator.show_begin(transfers.front()->signature);
     for (const Operation *operation : transfers) communicator.note_begin(operation->number);
     is_good = carry_out_transfers(communicator, transfers);
     for (const Operation *operation : transfers) communicator.note_end(operation->number);
-    if (is_good) mine.finished.store(mine.entered.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if (is_good) communicator.show_end(transfers.front()->signature);
   }
   // Last of a group: what they wait for may hang on its other calls.
   for (Operation *operation : waits) {
     if (!is_good) break;
-    enter(operation->signature);
+    communicator.show_begin(operation->signature);
     communicator.note_begin(operation->number);
     is_good = carry_out_wait(communicator, *operation);
     communicator.note_end(operation->number);
-    if (is_good) mine.finished.store(operation->signature.sequence, std::memory_order_relaxed);
+    if (is_good) communicator.show_end(operation->signature);
   }
   --communicator.running;
+}
+
+bool carry_out_call(Communicator &communicator, Operation *operation) {
+  if (!communicator.finish_work(operation)) return false;
+  communicator.count_call(operation->signature.kind);
+  communicator.show_begin(operation->signature);
+  if (!carry_out_collective(communicator, *operation)) return false;
+  communicator.show_end(operation->signature);
+  return true;
 }
 
 }  // namespace rocpy_host

@@ -124,19 +124,24 @@ ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t
   return code;
 }
 
+// Each rank needs a device of its own, and all ranks are on this machine.
+ncclResult_t check_count(int count) {
+  const int there = runtime().device_count;
+  if (count <= there) return ncclSuccess;
+  return refuse(ncclInvalidUsage, std::to_string(count) + " ranks need a device each, and the host platform has " +
+                                      std::to_string(there) + " (ROCPY_HOST_DEVICES sets how many)");
+}
+
 ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId &id, const ncclConfig_t *requested) {
   if (out == nullptr) return refuse(ncclInvalidArgument, "comm is NULL");
   *out = nullptr;
   if (count < 1 || rank < 0 || rank >= count) {
     return refuse(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(count) + " ranks");
   }
-  if (count > max_ranks) {
-    return refuse(ncclInvalidArgument,
-                  "the host platform has communicators of at most " + std::to_string(max_ranks) + " ranks");
-  }
   ncclConfig_t config = unset_config();
   SharedBlock::Key key;
-  ncclResult_t code = read_config(requested, &config);
+  ncclResult_t code = check_count(count);
+  if (code == ncclSuccess) code = read_config(requested, &config);
   if (code == ncclSuccess) code = read_id(id, &key);
   return code == ncclSuccess ? start(make_communicator(count, rank, key, config), out) : code;
 }
@@ -183,8 +188,7 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
   operation.signature.sequence = ++parent->sequence;
   operation.signature.color = color;
   operation.signature.key = key;
-  parent->wait_for_work(false);
-  if (!carry_out_collective(*parent, operation)) return static_cast<ncclResult_t>(parent->state.load());
+  if (!carry_out_call(*parent, &operation)) return static_cast<ncclResult_t>(parent->state.load());
   int rank = 0, count = 0;
   for (int r = 0; r < parent->count; ++r) {
     const Signature &other = parent->other(r).signatures[operation.signature.sequence & 1];
@@ -220,8 +224,7 @@ ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock:
     std::memcpy(&mine.sent.memory, key->bytes, 8);
     std::memcpy(&mine.sent.offset, key->bytes + 8, 8);
   }
-  parent.wait_for_work(false);
-  if (!carry_out_collective(parent, operation)) return static_cast<ncclResult_t>(parent.state.load());
+  if (!carry_out_call(parent, &operation)) return static_cast<ncclResult_t>(parent.state.load());
   int givers = 0;
   for (int r = 0; r < parent.count; ++r) {
     const Signature &its = parent.other(r).signatures[mine.sequence & 1];
@@ -328,14 +331,15 @@ ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqu
     ncclResult_t code;
     const auto parent = usable_communicator(comm, &code);
     if (parent == nullptr) return code;
-    if (rank != -1 || count <= parent->count || count > max_ranks) {
+    if (rank != -1 || count <= parent->count) {
       return refuse(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(count) +
                                              " ranks: an old rank passes -1, and there must be more than " +
                                              std::to_string(parent->count) + " ranks");
     }
     ncclConfig_t config = parent->config;
     SharedBlock::Key key{};
-    code = read_config(requested, &config);
+    code = check_count(count);
+    if (code == ncclSuccess) code = read_config(requested, &config);
     if (code == ncclSuccess) code = find_key(*parent, id, &key);
     if (code != ncclSuccess) return code;
     auto created = make_communicator(count, parent->rank, key, config);
@@ -409,7 +413,14 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
       which = which * 1000003 + is_out[static_cast<size_t>(r)];
       rank += r < parent->rank && !is_out[static_cast<size_t>(r)];
     }
-    parent->wait_for_work(false);
+    Operation operation;
+    operation.signature.kind = Kind::shrink;
+    operation.patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+    if (flags == NCCL_SHRINK_ABORT) {
+      while (parent->running.load() != 0) yield_processor();  // what runs notices that it was aborted
+    } else if (!parent->finish_work(&operation)) {
+      return static_cast<ncclResult_t>(parent->state.load());
+    }
     const auto key = child_key(parent->key, ~uint64_t{parent->child_count++}, which);
     auto created = make_communicator(parent->count - excluded_count, rank, key, config);
     created->device = parent->device;

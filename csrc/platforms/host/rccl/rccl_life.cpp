@@ -112,7 +112,7 @@ ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {
       return refuse(ncclInvalidArgument, "the communicator was finalized already");
     }
     const auto finish = [communicator] {
-      communicator->wait_for_work(false);
+      communicator->wait_for_work();
       Presence present = Presence::present;
       communicator->self().presence.compare_exchange_strong(present, Presence::finalized);
       const int state = communicator->state.load();
@@ -135,7 +135,7 @@ ncclResult_t rocpy_host_ncclCommDestroy(ncclComm_t comm) {
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
     }
     communicator->background.wait();
-    communicator->wait_for_work(false);
+    communicator->wait_for_work();
     leave(communicator, Presence::left);
     return ncclSuccess;
   });
@@ -192,7 +192,10 @@ ncclResult_t rocpy_host_ncclCommSuspend(ncclComm_t comm, int flags) {
     const auto communicator = usable_communicator(comm, &code);
     if (communicator == nullptr) return code;
     if (flags != NCCL_SUSPEND_MEM) return refuse(ncclInvalidArgument, "flags must be NCCL_SUSPEND_MEM");
-    communicator->wait_for_work(false);
+    Operation operation;
+    operation.signature.kind = Kind::suspend;
+    operation.patience_ns = communicator->patience_ns.load() == 0 ? UINT64_MAX : communicator->patience_ns.load();
+    if (!communicator->finish_work(&operation)) return static_cast<ncclResult_t>(communicator->state.load());
     communicator->is_suspended = true;
     return ncclSuccess;
   }));
@@ -222,16 +225,16 @@ ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat
 }
 
 ncclResult_t rocpy_host_rocpyExtCommSetPatience(ncclComm_t comm, uint64_t nanoseconds) {
-  return rccl_call([=] {
+  return fail_group(rccl_call([=] {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     communicator->patience_ns = nanoseconds;
     return ncclSuccess;
-  });
+  }));
 }
 
 ncclResult_t rocpy_host_rocpyExtCommDescribe(ncclComm_t comm, const char *text) {
-  return rccl_call([=] {
+  return fail_group(rccl_call([=] {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     Description description;
@@ -243,7 +246,7 @@ ncclResult_t rocpy_host_rocpyExtCommDescribe(ncclComm_t comm, const char *text) 
     if (length != 0) std::memcpy(description.text, text, length);
     communicator->description = description;
     return ncclSuccess;
-  });
+  }));
 }
 
 ncclResult_t rocpy_host_ncclParamBind(ncclParamHandle_t **, const char *key) { return no_parameter(key); }

@@ -155,9 +155,9 @@ bool has_op(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce
 
 const char *name_of(Kind kind) {
   static const char *const names[] = {
-      "none",       "all_reduce",   "reduce", "broadcast", "all_gather", "reduce_scatter",
-      "all_to_all", "all_to_all_v", "gather", "scatter",   "send",       "recv",
-      "split",      "grow",         "window", "put",       "signal",     "wait_signal"};
+      "none",         "all_reduce", "reduce",  "broadcast",   "all_gather", "reduce_scatter", "all_to_all",
+      "all_to_all_v", "gather",     "scatter", "send",        "recv",       "split",          "grow",
+      "window",       "put",        "signal",  "wait_signal", "shrink",     "suspend"};
   return names[static_cast<uint32_t>(kind)];
 }
 
@@ -184,6 +184,10 @@ std::string text_of(const Signature &signature) {
     return (described[0] == '(' ? text + described : described) + ", number " + std::to_string(signature.sequence);
   }
   text += "(";
+  if (signature.kind == Kind::window) {
+    static const char *const flags[] = {"default", "symmetric", "strict", "symmetric_strict"};
+    text += std::string("flags=") + flags[signature.root & 3];
+  }
   if (signature.kind == Kind::split || signature.kind == Kind::grow || signature.kind == Kind::window) {
     return text + "), number " + std::to_string(signature.sequence);
   }

@@ -40,8 +40,10 @@ enum class Kind : uint32_t {
   put,
   signal,
   wait_signal,
+  shrink,   // without a number: not all ranks call it
+  suspend,  // likewise
 };
-constexpr size_t kind_count = static_cast<size_t>(Kind::wait_signal) + 1;
+constexpr size_t kind_count = static_cast<size_t>(Kind::suspend) + 1;
 const char *name_of(Kind kind);
 
 // What a call is to its user, where that is more than the call says (rocpyExtCommDescribe); empty: nothing. Held in

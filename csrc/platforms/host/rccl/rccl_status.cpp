@@ -86,8 +86,9 @@ std::string describe(Communicator &communicator) {
   const std::string ranks = segment == nullptr ? "[]" : of_ranks(*segment, communicator.process);
   return "{\"name\":" + quoted(communicator.name) + ",\"rank\":" + std::to_string(communicator.rank) +
          ",\"nranks\":" + std::to_string(communicator.count) + ",\"device\":" + std::to_string(communicator.device) +
-         ",\"state\":" + quoted(shown) + ",\"failure\":" + of_failure(communicator.failure()) + ",\"ranks\":" + ranks +
-         "}";
+         ",\"state\":" + quoted(shown) + ",\"failure\":" + of_failure(communicator.failure()) +
+         ",\"waiting_for\":" + list_of(communicator.awaited(), [](int rank) { return std::to_string(rank); }) +
+         ",\"ranks\":" + ranks + "}";
 }
 
 std::string describe_machine() {
@@ -111,6 +112,26 @@ void give(const std::string &text, char *json, size_t capacity, size_t *needed) 
 }
 
 }  // namespace
+
+void Communicator::show_begin(const Signature &signature) {
+  RankState &mine = self();
+  mine.kind.store(signature.kind, std::memory_order_relaxed);
+  mine.type.store(signature.type, std::memory_order_relaxed);
+  mine.op.store(signature.op, std::memory_order_relaxed);
+  mine.root.store(signature.root, std::memory_order_relaxed);
+  mine.count.store(signature.count, std::memory_order_relaxed);
+  mine.finished.store(signature.sequence - 1, std::memory_order_relaxed);
+  mine.entered.store(signature.sequence, std::memory_order_relaxed);
+}
+
+void Communicator::show_end(const Signature &signature) {
+  self().finished.store(signature.sequence, std::memory_order_relaxed);
+}
+
+void Communicator::count_call(Kind kind) {
+  std::atomic<uint64_t> &calls = self().calls[static_cast<size_t>(kind)];
+  calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
 
 void Communicator::note_begin(uint64_t number) {
   Timing &timing = timings[number % timing_count];

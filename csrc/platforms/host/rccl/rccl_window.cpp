@@ -47,9 +47,9 @@ ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, cons
   if (shown.memory != nullptr) {
     mine.sent.offset = static_cast<uint64_t>(static_cast<char *>(request.buffer) - shown.memory->data());
   }
-  comm.wait_for_work(false);
+  if (!comm.finish_work(&operation)) return static_cast<ncclResult_t>(comm.state.load());
   mine.sent.is_new = memories.shown.count(shown.number) == 0;
-  if (!carry_out_collective(comm, operation)) return static_cast<ncclResult_t>(comm.state.load());
+  if (!carry_out_call(comm, &operation)) return static_cast<ncclResult_t>(comm.state.load());
   auto window = std::make_shared<RankWindow>();
   std::vector<const void *> pointers;
   std::vector<Location> locations;

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Checks of arguments that several calls have."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from rocpy.errors import InvalidArgumentError, InvalidProblemError
+
+__all__ = ["check_seconds", "row_counts", "unique_id_bytes"]
+
+
+def check_seconds(timeout_s: Any) -> float:
+    """Return a deadline in seconds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no positive number.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import check_seconds
+    >>> check_seconds(2)
+    2.0
+    """
+    try:
+        seconds = 0.0 if isinstance(timeout_s, str) else float(timeout_s)
+    except (TypeError, ValueError, OverflowError):
+        seconds = 0.0
+    if not seconds > 0:
+        shown = repr(timeout_s) if len(repr(timeout_s)) < 80 else f"{repr(timeout_s)[:40]}..."
+        raise InvalidArgumentError(f"timeout_s: got {shown}, expected a positive number of seconds")
+    return seconds
+
+
+def unique_id_bytes(unique_id: Any) -> bytes:
+    """Return the 128 bytes of a unique id.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no unique id.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import unique_id_bytes
+    >>> len(unique_id_bytes(bytes(128)))
+    128
+    """
+    is_text = isinstance(unique_id, bytes | bytearray | memoryview) or hasattr(unique_id, "__bytes__")
+    text = bytes(unique_id) if is_text else b""
+    if len(text) != 128:
+        seen = f"{len(text)} bytes" if is_text else repr(unique_id)
+        raise InvalidArgumentError(f"unique_id: got {seen}, expected a UniqueId or its 128 bytes")
+    return text
+
+
+def row_counts(name: str, counts: Any, nranks: int) -> list[int]:
+    """Return how many rows are for each rank, or from it.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    counts
+        What was passed.
+    nranks
+        The number of ranks.
+
+    Raises
+    ------
+    InvalidProblemError
+        It is not one number of rows for each rank.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import row_counts
+    >>> row_counts("send_counts", (1, 2), 2)
+    [1, 2]
+    """
+    try:
+        items = list(counts)
+        rows = [-1 if isinstance(count, bool) else operator.index(count) for count in items]
+    except TypeError:
+        rows = []
+    if len(rows) != nranks or any(not 0 <= count < 2**48 for count in rows):
+        raise InvalidProblemError(f"{name}: got {counts!r}, expected a number of rows for each of {nranks} ranks")
+    return rows

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Arguments that are wrong: typed errors that name the argument, and nothing is sent."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy import rccl
+
+
+@pytest.fixture
+def comm():
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        yield comm
+
+
+@pytest.mark.parametrize(
+    ("scalar", "dtype"),
+    [
+        (65000, "float8_e5m2"),
+        (500, "float8_e4m3fn"),
+        (-500.0, "float8_e4m3fn"),
+        (float("inf"), "float8_e4m3fn"),
+        (70000, "float16"),
+        (1e39, "float32"),
+        (1e39, "bfloat16"),
+        (ml_dtypes.bfloat16(1e38), "float16"),
+        (300, "uint8"),
+    ],
+)
+def test_scalars_that_a_type_does_not_hold(comm, scalar, dtype):
+    with pytest.raises(rccl.InvalidArgumentError, match=f"scalar: .* is not a value of {dtype}"):
+        comm.premul_sum(scalar, dtype)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "dtype"),
+    [(448, "float8_e4m3fn"), (65504, "float16"), (0.1, "float8_e5m2"), (float("inf"), "float16"), (np.nan, "float32")],
+)
+def test_scalars_that_a_type_holds(comm, scalar, dtype):
+    comm.premul_sum(scalar, dtype).close()
+
+
+@pytest.mark.parametrize("counts", [[3.7], ["3"], [True], [float("nan")], [None], [2**63], [-1], [1, 2], 3, None])
+def test_counts(comm, counts):
+    x = np.arange(3)
+    with pytest.raises(rocpy.InvalidProblemError, match="send_counts: got"):
+        comm.all_to_all_v(x, counts)
+    if counts is not None:
+        with pytest.raises(rocpy.InvalidProblemError, match="recv_counts: got"):
+            comm.all_to_all_v(x, [3], counts)
+
+
+def test_counts_of_any_integer_type(comm):
+    assert comm.all_to_all_v(np.arange(3), np.array([3], np.uint8)).tolist() == [0, 1, 2]
+    with pytest.raises(rocpy.InvalidProblemError, match="more than any memory"):
+        comm.all_to_all_v(np.ones((3, 8)), [3], [2**47])
+
+
+def test_counts_are_refused_before_they_are_exchanged():
+    comms = rccl.Communicator.init_all(2, timeout_s=5)
+    with pytest.raises(rocpy.InvalidProblemError, match="send_counts: 2 rows in total, but x has 3"):
+        comms[0].all_to_all_v(np.arange(3), [1, 1])
+    with rccl.group():
+        assert {id(comm.all_reduce(np.ones(1))) for comm in comms}
+    for comm in comms:
+        comm.abort()
+
+
+HUGE = 10**400
+TOO_LARGE = {
+    "barrier": (lambda comm: comm.barrier(timeout_s=HUGE), "timeout_s"),
+    "init": (lambda _: rccl.Communicator.init(1, 0, rccl.UniqueId.make(), timeout_s=HUGE), "timeout_s"),
+    "init_all": (lambda _: rccl.Communicator.init_all(1, timeout_s=HUGE), "timeout_s"),
+    "from_env": (lambda _: rccl.Communicator.from_env(timeout_s=HUGE), "timeout_s"),
+    "wait_signal": (lambda comm: comm.wait_signal({0: 2**31}), "peers"),
+    "error_string": (lambda _: rccl.error_string(2**40), "code"),
+}
+OF_ANOTHER_TYPE = {
+    "wait_signal": (lambda comm: comm.wait_signal(None), "peers"),
+    "init_all": (lambda _: rccl.Communicator.init_all(2.0), "devices"),
+    "init": (lambda _: rccl.Communicator.init(1, 0, None), "unique_id"),
+    "init with a number": (lambda _: rccl.Communicator.init(1, 0, 128), "unique_id"),
+    "init with less": (lambda _: rccl.Communicator.init(1, 0, b"short"), "unique_id"),
+    "from_mpi": (lambda _: rccl.Communicator.from_mpi(5), "comm"),
+    "from_store": (lambda _: rccl.Communicator.from_store(5, 0, 2), "store"),
+    "diagnose": (lambda _: rccl.diagnose(5), "document"),
+    "diagnose a list": (lambda _: rccl.diagnose({"communicators": 5}), "document"),
+    "error_string": (lambda _: rccl.error_string("1"), "code"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_numbers_beyond_the_largest(comm, name):
+    call, argument = TOO_LARGE[name]
+    with pytest.raises(rccl.InvalidArgumentError, match=f"{argument}: got"):
+        call(comm)
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER_TYPE)
+def test_values_of_another_type(comm, name):
+    call, argument = OF_ANOTHER_TYPE[name]
+    with pytest.raises(rccl.InvalidArgumentError, match=f"{argument}: "):
+        call(comm)
+
+
+def test_arguments_of_a_put(comm):
+    if rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL has no puts")
+    window = comm.window(comm.empty(4, window=True))
+    with pytest.raises(rccl.InvalidArgumentError, match="offset: got"):
+        comm.put_signal(window.array, 0, window, 2**62)
+    with pytest.raises(rccl.InvalidArgumentError, match="window: got NoneType, expected a Window"):
+        comm.put_signal(window.array, 0, None)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.complex64, "U3"])
+def test_arrays_of_types_that_rccl_lacks(comm, dtype):
+    for call in (comm.broadcast, comm.all_reduce, comm.all_gather):
+        with pytest.raises(rocpy.InvalidOperandError, match="x: RCCL has no collectives of"):
+            call(np.ones(3, dtype))
+    with pytest.raises(rocpy.InvalidOperandError, match="out: "):
+        comm.all_reduce(np.ones(3), out=np.ones(3, dtype))
+
+
+@pytest.mark.torch
+def test_tensors_of_types_that_rccl_lacks(comm):
+    import torch
+
+    with pytest.raises(rocpy.InvalidOperandError, match=r"x: RCCL has no collectives of torch\.bool"):
+        comm.broadcast(torch.ones(3, dtype=torch.bool))
+
+
+def test_what_a_closed_communicator_tells():
+    comm = rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="gone")
+    comm.all_reduce(np.ones(2))
+    comm.close()
+    assert [call["op"] for call in comm.trace()] == ["all_reduce"]
+    assert (comm.status()["name"], comm.status()["ranks"]) == ("gone", [])

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""Calls behind work that does not end: each has a deadline, names the rank that is missing, and hears Ctrl-C."""
+
+import _thread
+import gc
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from rccl_ranks import DEADLINE_S, good, on_threads, process_context
+
+import rocpy
+from rocpy import rccl
+
+SECONDS = 0.15
+
+
+@pytest.fixture
+def comms():
+    """Two ranks of this thread, of which the second does nothing."""
+    made = rccl.Communicator.init_all(2, timeout_s=SECONDS)
+    yield made
+    for comm in made:
+        comm.abort()
+    gc.collect()  # to free RCCL's memory later would wait for what is pending then
+
+
+def all_reduce(comm):
+    comm.all_reduce(np.ones(4), block=False)
+
+
+def recv(comm):
+    comm.recv(np.ones(4), 1, block=False)
+
+
+PENDING = pytest.mark.parametrize("begin", [all_reduce, recv])
+CALLS = {
+    "split": lambda comm: comm.split(0),
+    "shrink": lambda comm: comm.shrink([1]),
+    "window": lambda comm: comm.window(comm.empty(4, window=True)),
+    "suspend": lambda comm: comm.suspend(),
+    "grow": lambda comm: comm.grow(3, comm.growth_id()),
+}
+
+
+@PENDING
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_need_all_earlier_work(comms, begin, name):
+    if rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL lacks the call")
+    begin(comms[0])
+    with pytest.raises(rccl.CollectiveTimeoutError, match=f"behind {begin.__name__} number 1.*rank 1 has made") as late:
+        CALLS[name](comms[0])
+    assert (late.value.waiting_for, late.value.op, late.value.rank) == ((1,), name, 0)
+
+
+@PENDING
+def test_shrink_aborts_what_runs(comms, begin):
+    if "ncclCommShrink" in rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL lacks the call")
+    begin(comms[0])
+    with comms[0].shrink([1], abort=True) as alone:
+        assert alone.all_reduce(np.ones(1)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda comm, work: work.wait(timeout_s=SECONDS),
+        lambda comm, work: comm.barrier(),
+        lambda comm, work: comm.all_reduce(np.ones(2)),
+        lambda comm, work: comm.all_to_all_v(np.ones(2), [1, 1], [1, 1]),
+    ],
+)
+def test_a_call_behind_a_receive_names_the_sender(comms, call):
+    with pytest.raises(rccl.CollectiveTimeoutError, match="rank 1 has made no call yet") as late:
+        call(comms[0], comms[0].recv(np.ones(5), 1, block=False))
+    assert late.value.waiting_for == (1,)
+
+
+def test_a_call_behind_one_of_another_communicator(comms):
+    with rccl.group():
+        parts = [comm.split(0, name="part") for comm in comms]
+    recv(comms[0])
+    with pytest.raises(rccl.CollectiveTimeoutError, match=r"is in recv number 1, and waits for its ranks \[1\]"):
+        parts[0].all_reduce(np.ones(1))
+    for one in (*comms, *parts):
+        one.abort()
+
+
+def interrupted(connection, name):
+    """Join with a rank that does nothing, and wait behind a pending call until Ctrl-C comes."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    comms = rccl.Communicator.init_all(3, timeout_s=DEADLINE_S)
+    timer = threading.Timer(0.2, _thread.interrupt_main)
+    timer.start()
+    try:
+        if name == "group":
+            with rccl.group():
+                [comm.split(0) for comm in comms[:2]]
+        else:
+            all_reduce(comms[0])
+            comms[0].split(0)
+    except KeyboardInterrupt:
+        connection.send("heard")
+    finally:
+        for comm in comms:
+            comm.abort()
+
+
+@pytest.mark.parametrize("name", ["split", "group"])
+def test_ctrl_c_is_heard(name):
+    context = process_context()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=interrupted, args=(theirs, name))
+    process.start()
+    assert ours.poll(DEADLINE_S), "Ctrl-C is not heard"
+    assert ours.recv() == "heard"
+    process.join(DEADLINE_S)
+    assert process.exitcode == 0
+
+
+def test_last_calls_include_those_without_a_stream(comms):
+    with rccl.group():
+        parts = [comm.split(0) for comm in comms]
+    with rccl.group():
+        [comm.all_reduce(np.ones(1)) for comm in comms]
+    with rccl.group():
+        more = [comm.split(0) for comm in comms]
+    assert [(call["seq"], call["op"], call["dtype"]) for call in comms[0].trace()] == [
+        (1, "split", None),
+        (2, "all_reduce", comms[0].trace()[1]["dtype"]),
+        (3, "split", None),
+    ]
+    assert "split" in comms[0].trace()._repr_html_()
+    with pytest.raises(rccl.CollectiveTimeoutError, match="rank 1 last finished split number 3"):
+        comms[0].all_reduce(np.ones(1))
+    for one in (*parts, *more):
+        one.abort()
+
+
+class Operands:
+    """Weak references to arrays, and how many are alive."""
+
+    def __init__(self):
+        self.references = []
+
+    def make(self):
+        array = np.ones(10000)
+        self.references.append(weakref.ref(array))
+        return array
+
+    def wait_until_gone(self):
+        limit = time.monotonic() + DEADLINE_S
+        while time.monotonic() < limit:
+            gc.collect()
+            if not any(one() is not None for one in self.references):
+                return True
+            time.sleep(0.005)
+        return False
+
+
+def in_one_thread(comms, operands):
+    for _ in range(50):
+        with rccl.group():
+            for comm in comms:
+                x = operands.make()
+                comm.all_reduce(x, out=x, block=False)
+
+
+def in_threads(comms, operands):
+    def run(comm):
+        for _ in range(50):
+            with rccl.group():
+                comm.send(operands.make(), 1 - comm.rank, block=False)
+                comm.recv(operands.make(), 1 - comm.rank, block=False)
+
+    threads = [threading.Thread(target=run, args=(comm,)) for comm in comms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("run", [in_one_thread, in_threads])
+def test_operands_of_finished_calls_are_let_go(comms, run):
+    operands = Operands()
+    run(comms, operands)
+    assert operands.wait_until_gone()
+
+
+def test_operands_are_let_go_by_close():
+    comms, operands = rccl.Communicator.init_all(2), Operands()
+    gc.disable()
+    try:
+        in_one_thread(comms, operands)
+        with rccl.group():
+            for comm in comms:
+                comm.close()
+        assert not any(one() is not None for one in operands.references)
+    finally:
+        gc.enable()
+
+
+def test_errors_of_children_name_operation_and_rank():
+    if rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL lacks the calls")
+
+    def body(comm):
+        ident = comm.growth_id() if comm.rank == 0 else None
+        with pytest.raises(rccl.CollectiveTimeoutError) as late:
+            comm.grow(3, ident, timeout_s=SECONDS)
+        missing = (late.value.op, late.value.rank, late.value.seq, late.value.waiting_for)
+        ident = comm.growth_id() if comm.rank == 0 else None
+        with pytest.raises(rccl.InvalidArgumentError) as wrong:
+            comm.grow(3 + comm.rank, ident, timeout_s=5)
+        return missing, (wrong.value.op, wrong.value.rank)
+
+    expected = [(("grow", rank, 1, (2,)), ("grow", rank)) for rank in range(2)]
+    assert good(on_threads(2, body)) == expected
+
+
+def test_shrink_names_itself(comms):
+    if "ncclCommShrink" in rocpy.platform.missing()["rccl"]:
+        pytest.skip("this release's RCCL lacks the call")
+    three = rccl.Communicator.init_all(3, timeout_s=SECONDS)
+    with pytest.raises(rccl.CollectiveTimeoutError) as late:
+        three[1].shrink([0])
+    assert (late.value.op, late.value.rank, late.value.waiting_for) == ("shrink", 1, (1,))
+    for comm in three:
+        comm.abort()
