@@ -373,8 +373,7 @@ def evaluate(
     _check_operands(epilogue, oracle, bias=bias is not None, aux=aux is not None, clamp=clamp is not None)
     kind = {"c": "complex", "i": "integer"}.get(np.asarray(a).dtype.kind, "real")
     wide = np.complex128 if kind == "complex" else np.float64
-    a = np.asarray(a).astype(wide)
-    b = np.asarray(b).astype(wide)
+    a, b = (np.asarray(x).astype(wide) for x in (a, b))
     scaled = scale_a is not None or scale_b is not None
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if scale_a is not None:
