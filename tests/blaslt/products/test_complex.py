@@ -174,3 +174,37 @@ def test_conjugates_elsewhere_are_resolved(rng, torch):
     check(d.numpy(), evaluate(a.numpy(), b.numpy(), c.numpy().conj(), beta=1j))
     with pytest.raises(rocpy.InvalidOperandError, match="out"):
         rocpy.matmul(a, b, out=torch.empty((5, 5), dtype=torch.complex64).conj())
+
+
+def _aligned_to_a_part(x):
+    """Return a copy that lies as far from its alignment as numpy allows."""
+    part = x.real.dtype
+    copy = np.zeros(2 * x.size + 3, part)
+    begin = 1 if copy.ctypes.data % (2 * part.itemsize) == 0 else 2
+    copy = copy[begin : begin + 2 * x.size].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    assert copy.flags.aligned
+    assert copy.ctypes.data % x.itemsize
+    return copy
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["a", "b", "c", "bias", "out"])
+def test_memory_that_is_aligned_to_the_parts(dtype, name):
+    values = (np.arange(16).reshape(4, 4) + 1j).astype(dtype)
+    operands = {"a": values, "b": values, "c": values, "bias": values[0], "out": np.zeros_like(values)}
+    plain = dict(operands)
+    operands[name] = _aligned_to_a_part(operands[name])
+    wanted = rocpy.matmul(plain.pop("a"), plain.pop("b"), epilogue="bias", **plain).copy()
+    out = operands.pop("out")
+    a, b = operands.pop("a"), operands.pop("b")
+    np.testing.assert_array_equal(rocpy.matmul(a, b, epilogue="bias", **operands, out=out), wanted)
+    with rocpy.Matmul(a, b, epilogue="bias", **operands) as planned:
+        np.testing.assert_array_equal(planned.execute(out=out), wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_groups_whose_memory_is_aligned_to_the_parts(dtype):
+    values = _aligned_to_a_part((np.arange(16).reshape(4, 4) + 1j).astype(dtype))
+    (result,) = rocpy.grouped_matmul([values], [values])
+    np.testing.assert_allclose(result, values @ values, rtol=1e-5)

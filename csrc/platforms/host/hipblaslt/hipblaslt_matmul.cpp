@@ -39,8 +39,18 @@ bool run_pointer_array(const Launch &launch) {
   return true;
 }
 
+// A product of no elements, which has nothing but its sums.
+bool run_sums(const Launch &launch) {
+  gemm::Problem sums = launch.call.problem;
+  sums.reduction = launch.call.sums;
+  sums.k = launch.call.sums_k;
+  (sums.reduction == gemm::Reduction::a_rows ? sums.n : sums.m) = 0;
+  return gemm::run(launch.algorithm, sums, launch.workspace, launch.workspace_bytes);
+}
+
 inline bool run(const Launch &launch) {
   if (launch.call.pointer_array) return run_pointer_array(launch);
+  if (launch.call.sums != gemm::Reduction::none && !run_sums(launch)) return false;
   return gemm::run(launch.algorithm, launch.call.problem, launch.workspace, launch.workspace_bytes);
 }
 

@@ -178,11 +178,18 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
     Scalar alpha = read_scalar(operands.alpha, desc.scale_type);
     p.alpha = alpha.real;
     p.alpha_imaginary = alpha.imaginary;
-    call->skips_product = p.alpha == 0.0 && p.alpha_imaginary == 0.0 && p.reduction != Reduction::a_rows &&
-                          p.reduction != Reduction::b_columns;
-    if (call->skips_product) p.k = 0;
+    call->skips_product = p.alpha == 0.0 && p.alpha_imaginary == 0.0;
   }
-  if (p.k != 0 && (!operands.a || !operands.b)) return HIPBLAS_STATUS_INVALID_VALUE;
+  const bool sums_operand = p.reduction == Reduction::a_rows || p.reduction == Reduction::b_columns;
+  if (call->skips_product && sums_operand) {
+    call->sums = p.reduction;
+    call->sums_k = p.k;
+    p.reduction = Reduction::none;
+  }
+  if (p.k != 0 && (!call->skips_product || sums_operand) && (!operands.a || !operands.b)) {
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  if (call->skips_product) p.k = 0;
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
   p.a.data = by_rows ? operands.a : operands.b;
   p.b.data = by_rows ? operands.b : operands.a;

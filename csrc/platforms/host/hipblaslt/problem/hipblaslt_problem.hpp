@@ -25,6 +25,9 @@ struct Call {
   bool empty = false;                             // no element of D: success, and nothing is touched
   std::shared_ptr<const ProgramBinding> program;  // what the problem points to
   bool skips_product = false;  // alpha is zero: k was set to zero so that A and B, which may be null, are not read
+  // Then the sums along k of A or B, which an epilogue returns as well, are made apart from the product.
+  gemm::Reduction sums = gemm::Reduction::none;
+  int64_t sums_k = 0;
 };
 
 // Fills *call or says why not, in the order in which the library checks. `operands` is null while algorithms are

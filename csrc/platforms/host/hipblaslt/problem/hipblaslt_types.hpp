@@ -89,19 +89,19 @@ struct Scalar {
 };
 Scalar read_scalar(const void *scalar, int32_t type);
 
-// Of whole-byte types: not a multiple of their size. What is packed in less than a byte may lie anywhere.
+// Of whole-byte types: not a multiple of their size, of complex ones of the size of a part, as C and numpy align them.
+// What is packed in less than a byte may lie anywhere.
 inline bool misaligned(const void *pointer, gemm::Type type) {
   using gemm::Type;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   switch (type) {
     case Type::f32:
     case Type::i32:
+    case Type::c32:
       return address & 3;
     case Type::f64:
-    case Type::c32:
-      return address & 7;
     case Type::c64:
-      return address & 15;
+      return address & 7;
     case Type::f16:
     case Type::bf16:
       return address & 1;
