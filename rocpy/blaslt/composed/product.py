@@ -196,10 +196,15 @@ class Unfused:
         if self.recipe.scaled:
             return x
         scales = self._scales
-        x = x * self._factor(framework, "scale_a", scales.a, x) * self._factor(framework, "scale_b", scales.b, x)
-        x = x * float(self.arguments["alpha"])
-        c, beta = self.operands["c"], self.arguments["beta"]
-        if c is not None and beta != 0.0:
+        number = np.dtype(self.work).type
+        alpha, beta = self.arguments["alpha"], self.arguments["beta"]
+        if number(alpha) == 0:
+            x = framework.module.zeros_like(x)  # as BLAS has it, whatever a, b and their scales hold
+        else:
+            x = x * self._factor(framework, "scale_a", scales.a, x) * self._factor(framework, "scale_b", scales.b, x)
+            x = x * float(alpha)
+        c = self.operands["c"]
+        if c is not None and (beta is None or number(beta) != 0):
             c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", scales.c, x)
             # One of the result's shape may lack the axes of vectors; others broadcast as they are.
             c = c.reshape(x.shape) if math.prod(c.shape) == math.prod(x.shape) else c
