@@ -335,8 +335,17 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None, e
 
 
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
+    if packed and problem.column_bias:
+        # The call reads the array that the Weight was created from.
+        unpacked = replace(problem, b=replace(problem.b, packed=False))
+        return replace(_answer(unpacked, options, name, False, device), problem=problem)
     if options.copies == "error":
         _refuse_block_copies(problem)
+    brought = _along_k(problem)
+    if brought != problem:
+        inner = _answer(brought, options, name, packed, device)
+        names = tuple(side for side in ("a", "b") if getattr(brought, side) != getattr(problem, side))
+        return replace(inner, problem=problem, copies=tuple(dict.fromkeys((*names, *inner.copies))))
     planned = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     if planned.copies:
         if options.copies == "error":
@@ -361,24 +370,32 @@ def _refuse_block_copies(problem: Problem) -> None:
         bits = dtypes.lookup(operand.dtype).bits
         if bits == 6:  # no framework has them packed
             raise packing_refused(side, operand.dtype)
-        shape, strides = operand.shape, operand.strides
-        if side == "b" and len(shape) > 1:
-            shape, strides = (*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1])
-        if bits == 8 and not lies_along_k(shape, strides):
+        if bits == 8 and not _lies_along_k(side, operand):
             raise copy_refused(side, operand.text)
+
+
+def _lies_along_k(side: str, operand: OperandInfo) -> bool:
+    shape, strides = operand.shape, operand.strides
+    if side == "b" and len(shape) > 1:
+        shape, strides = (*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1])
+    return lies_along_k(shape, strides)
+
+
+def _along_k(problem: Problem) -> Problem:
+    """Return a problem with scales by blocks as the call brings its operands into order first."""
+    if problem.scale_a != "block32":
+        return problem
+    a, b = problem.a, problem.b
+    if not _lies_along_k("a", a):
+        a = OperandInfo.dense(a.shape, a.dtype)
+    if not b.packed and len(b.shape) > 1 and not _lies_along_k("b", b):
+        b = _matrix(b.shape[:-2], b.shape[-2], b.shape[-1], b.dtype, "t")
+    return replace(problem, a=a, b=b)
 
 
 def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:
     """Return a problem as it is after copies were made."""
     copied = with_copies(problem, names)
-    if "block32" in (problem.scale_a, problem.scale_b):
-        # Blocks run along K, so that the library wants K adjacent in both.
-        b = problem.b
-        copied = replace(
-            copied,
-            a=OperandInfo.dense(problem.a.shape, problem.a.dtype),
-            b=_matrix(b.shape[:-2], b.shape[-2], b.shape[-1], b.dtype, "t"),
-        )
     if copied == problem:
         raise UnsupportedError(f"{', '.join(names)}: the library does not support {problem} in any layout")
     return copied

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy import dtypes
 from rocpy.blaslt import OperandInfo, Problem, supported
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
@@ -138,3 +139,35 @@ def test_a_scale_and_scales_of_lines_are_one_kind():
 
 def test_no_products_are_an_empty_batch():
     assert supported("float32", batch=0).problem.batch_shape == (0,)
+
+
+MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+
+
+@pytest.mark.parametrize("dtype", MX)
+@pytest.mark.parametrize("layout", ["n", "t"])
+@pytest.mark.parametrize("bias", [None, "column"])
+def test_a_packed_weight_of_blocks_in_every_layout_of_a(dtype, layout, bias):
+    keywords = {"epilogue": "relu_bias" if bias else "relu", "options": {"fallback": "error"}}
+    asked = {"m": 64, "n": 64, "k": 64, "scale_a": "block32", "scale_b": "block32", "bias": bias}
+    answer = supported(dtype, layout=f"{layout}n", packed=True, **asked, **keywords)
+    x = np.ones((64, 64), np.float32)
+    a, scale_a = rocpy.quantize_mx(x, dtype)
+    b, scale_b = rocpy.quantize_mx(x, dtype, axis=-2)
+    a = np.asfortranarray(a) if layout == "t" else a
+    operands = {"scale_a": scale_a, "bias": np.ones((64, 1), np.float32)} if bias else {"scale_a": scale_a}
+    if answer:
+        rocpy.matmul(a, rocpy.Weight(b, scale=scale_b), **operands, **keywords)
+        assert ("a" in answer.copies) == (layout == "t")
+    else:
+        with pytest.raises(rocpy.UnsupportedError):
+            rocpy.matmul(a, rocpy.Weight(b, scale=scale_b), **operands, **keywords)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_packed_weight_beside_a_bias_for_each_row(dtype):
+    keywords = {"epilogue": "bias", "options": {"fallback": "error"}}
+    answer = supported(dtype, bias="column", packed=True, m=4, n=4, k=4, **keywords)
+    x = np.ones((4, 4), dtypes.lookup(dtype).numpy)
+    assert answer
+    rocpy.matmul(x, rocpy.Weight(x), bias=x[:, :1], **keywords)
