@@ -20,5 +20,6 @@ cdef class Weight(WeightOperand):
     cdef long process  # that the lock belongs to
 
     cdef int take(self, WeightSnapshot snapshot) except -1
+    cdef int check_open(self) except -1
     cdef object closed_error(self)
     cdef WeightSnapshot renew(self, WeightSnapshot before)

@@ -153,6 +153,14 @@ cdef class Weight(WeightOperand):
         self.shape, self.dtype, self.published = snapshot.shape, snapshot.dtype, snapshot
         return 0
 
+    cdef int check_open(self) except -1:
+        cdef WeightSnapshot snapshot
+        with cython.critical_section(self):
+            snapshot = self.published
+        if snapshot is None:
+            raise self.closed_error()
+        return 0
+
     cdef object closed_error(self):
         return ClosedError("w: this Weight was closed")
 
@@ -216,7 +224,8 @@ cdef class Weight(WeightOperand):
         return (<WeightSnapshot>self.read()).matrix()
 
     def close(self):
-        """Free the packed memory after the last product that uses it. Closing twice has no effect; later use raises ClosedError."""
+        """Free the packed memory after the last product that uses it. Closing twice has no effect; later use, copying and pickling
+        included, raises ClosedError, while the attributes stay readable."""
         cdef WeightSnapshot before
         with cython.critical_section(self):
             before = self.published
@@ -224,13 +233,15 @@ cdef class Weight(WeightOperand):
         del before  # freed here: that waits for the device
 
     def __enter__(self):
+        self.check_open()
         return self
 
     def __exit__(self, *error):
         self.close()
 
     def __reduce__(self):
-        return (_rebuild, (self.source, self.origin, self.layout, self.scale))
+        self.check_open()
+        return (_rebuild, (self.source, self.origin, self.layout, self.scale, type(self), getattr(self, "__dict__", {})))
 
     def __repr__(self):
         cdef WeightSnapshot snapshot
@@ -241,6 +252,10 @@ cdef class Weight(WeightOperand):
         return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if snapshot.packed else ''}{', with bias' if snapshot.bias is not None else ''}>"
 
 
-def _rebuild(source, bias, layout, scale=None):
-    """Make a Weight again from what it pickles as."""
-    return Weight(source, bias, scale=scale, layout=layout)
+def _rebuild(source, bias, layout, scale=None, cls=Weight, attributes=()):
+    """Make a Weight again from what it pickles as, with the attributes of a subclass."""
+    weight = cls.__new__(cls)
+    Weight.__init__(weight, source, bias, scale=scale, layout=layout)
+    for name in attributes:
+        setattr(weight, name, attributes[name])
+    return weight

@@ -26,6 +26,7 @@ from rocpy.runtime._context cimport StreamContext, borrow_context, release_conte
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
+from rocpy.blaslt.arrays import array_libraries as _array_libraries
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
@@ -204,6 +205,7 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
     snapshot.records = records_of_tensors((source, scale, *watched))
     snapshot.of_torch = is_tensor(source) or is_tensor(scale)
+    scale = _array_libraries.plain(scale, "scale")
     snapshot.source, snapshot.scale, snapshot.layout = source, scale, layout
     if _blocks.are_blocks(scale):
         read_by_blocks(snapshot)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import types
 
@@ -276,3 +277,45 @@ def test_the_matrix_of_a_closed_weight_is_refused(operands):
     w.close()
     with pytest.raises(rocpy.ClosedError):
         w.matrix()
+
+
+def test_what_a_weight_would_lose_of_its_arrays():
+    b = np.ones((32, 4), np.float32)
+    values, scale = rocpy.quantize(b, "int8", axis=-2)
+    blocks, exponents = rocpy.quantize_mx(b, axis=-2)
+    for arguments in (
+        {"w": np.ma.masked_array(b)},
+        {"w": b, "bias": np.ma.masked_array(b[0])},
+        {"w": values, "scale": np.ma.masked_array(scale)},
+        {"w": np.ma.masked_array(blocks), "scale": exponents},
+        {"w": blocks, "scale": np.ma.masked_array(exponents)},
+    ):
+        with pytest.raises(rocpy.InvalidOperandError, match="a masked array would lose its mask"):
+            rocpy.Weight(**arguments)
+
+
+class Named(rocpy.Weight):
+    """A weight with an attribute of its own."""
+
+    def __init__(self, name, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.name = name
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])
+def test_a_copy_is_of_the_same_class(duplicate):
+    w = Named("first", np.eye(3, dtype=np.float32), np.ones(3, np.float32), layout="nk")
+    again = duplicate(w)
+    assert type(again) is Named
+    assert again.name == "first"
+    np.testing.assert_array_equal(rocpy.matmul(np.eye(3, dtype=np.float32), again, epilogue="bias"), np.eye(3) + 1)
+
+
+@pytest.mark.parametrize("use", [copy.copy, copy.deepcopy, pickle.dumps, lambda w: w.__enter__(), lambda w: w.matrix()])
+def test_a_closed_weight_is_neither_copied_nor_entered(use):
+    closed = rocpy.Weight(np.eye(3, dtype=np.float32))
+    closed.close()
+    for weight in (closed, rocpy.Weight.__new__(rocpy.Weight)):
+        with pytest.raises(rocpy.ClosedError, match="^w: "):
+            use(weight)
+    assert (closed.shape, closed.dtype) == ((3, 3), "float32")
