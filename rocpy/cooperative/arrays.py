@@ -15,9 +15,11 @@ from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadI
 from rocpy.cooperative.api.movement import shuffle
 from rocpy.cooperative.kernel.arguments import as_numpy, is_tensor, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel, jit
+from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 _NAMES = ("+", "*", "min", "max", "&", "|", "^")
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # a number fits one of a later kind
 
 
 def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) -> Any:
@@ -32,7 +34,7 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     threads
         Threads of a block, 1 to 1024; the order of the operations depends on this number only.
     out
-        Array that receives the results, of the shape of `x` without its last dimension.
+        Array that receives the results, of the shape of `x` without its last dimension; it shares no memory with `x`.
 
     Returns
     -------
@@ -43,9 +45,9 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     Raises
     ------
     InvalidOperandError
-        If `x` or `out` is not an array that a kernel can use.
+        If `x` or `out` is not an array that a kernel can use, or they share memory.
     InvalidProblemError
-        If `x` has no dimension or empty rows, or `out` has another shape or type.
+        If `x` has no dimension or empty rows, `out` has another shape or type, or `threads` is out of range.
 
     Examples
     --------
@@ -57,10 +59,11 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     values, rows = _rows_of("block_reduce", x)
     if values.shape[-1] == 0:
         raise InvalidProblemError(f"block_reduce: x has shape {values.shape}; its rows are empty")
+    block = _threads("block_reduce", threads, rows)
     result, array = _result("block_reduce", x, out, values, values.shape[:-1])
     kernel = _reducer(_operator("block_reduce", op), values.dtype)
     try:
-        kernel[len(rows), _threads(threads, rows)](rows, array.reshape(len(rows)))
+        kernel[len(rows), block](rows, array.reshape(len(rows)))
     finally:
         raise_versions((out,), [(0,)])
     return result
@@ -78,7 +81,8 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     exclusive
         Whether an item's own value is excluded.
     initial
-        Value before the first item of each row. Required for an exclusive scan with a Python function.
+        Value before the first item of each row: a number that `x`'s type has. Required for an exclusive scan with a
+        Python function.
     threads
         Threads of a block, 1 to 1024; the order of the operations depends on this number only.
 
@@ -90,9 +94,9 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     Raises
     ------
     InvalidOperandError
-        If `x` is not an array that a kernel can use.
+        If `x` is not an array that a kernel can use, or `initial` is not a number of its type.
     InvalidProblemError
-        If `x` has no dimension, or an exclusive scan has no first value.
+        If `x` has no dimension, an exclusive scan has no first value, or `threads` is out of range.
 
     Examples
     --------
@@ -103,15 +107,18 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     """
     values, rows = _rows_of("block_scan", x)
     chosen = _operator("block_scan", op)
-    if exclusive and initial is None:
-        initial = _identity(chosen, values.dtype)
+    if not isinstance(exclusive, (bool, np.bool_)):
+        raise InvalidOperandError(f"block_scan: exclusive is {exclusive!r}; pass True or False")
+    first = np.zeros(1, values.dtype)
+    if initial is not None:
+        _set_first(first, initial)
+    elif exclusive:
+        first[0] = _identity(chosen, values.dtype)
+    block = _threads("block_scan", threads, rows)
     result, array = _result("block_scan", x, None, values, values.shape)
     if values.shape[-1]:
-        first = np.zeros(1, values.dtype)
-        if initial is not None:
-            first[0] = initial
-        kernel = _scanner(chosen, values.dtype, exclusive, initial is not None)
-        kernel[len(rows), _threads(threads, rows)](rows, first, array.reshape(rows.shape))
+        kernel = _scanner(chosen, values.dtype, bool(exclusive), bool(exclusive) or initial is not None)
+        kernel[len(rows), block](rows, first, array.reshape(rows.shape))
     return result
 
 
@@ -170,6 +177,8 @@ def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, .
             raise InvalidOperandError(
                 f"{name}: out is read-only or has gaps; pass a contiguous array that can be written"
             )
+        if _share_memory(array, values):
+            raise InvalidOperandError(f"{name}: out shares memory with x, which is read while out is written")
         return out, array
     if is_tensor(x):
         result = x.new_empty(shape)
@@ -178,9 +187,41 @@ def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, .
     return array, array
 
 
-def _threads(threads: Any, rows: np.ndarray) -> Any:
+def _share_memory(one: np.ndarray, other: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=10**5)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _threads(name: str, threads: Any, rows: np.ndarray) -> int:
     """Return how many threads a block gets: no more than a row has items."""
-    return min(threads, rows.shape[1]) if isinstance(threads, (int, np.integer)) else threads
+    integer = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
+    if not integer or not 1 <= threads <= MOST_THREADS:
+        raise InvalidProblemError(f"{name}: threads is {threads!r}; it must be an integer from 1 to {MOST_THREADS}")
+    return min(int(threads), rows.shape[1])
+
+
+def _set_first(first: np.ndarray, initial: Any) -> None:
+    """Set the value that a scan begins with, which the type of its items must have."""
+    dtype = first.dtype
+    needed = f"pass a number that {dtype} has"
+    if isinstance(initial, np.ndarray) and initial.ndim == 0:
+        initial = initial[()]
+    if dtype.kind in _KINDS:
+        if not isinstance(initial, (bool, int, float, complex, np.number, np.bool_)):
+            raise InvalidOperandError(f"block_scan: initial is {type(initial).__name__}; {needed}")
+        kind = "i" if isinstance(initial, int) else np.asarray(initial).dtype.kind
+        if _KINDS[kind] > max(_KINDS[dtype.kind], _KINDS["i"]):
+            raise InvalidOperandError(f"block_scan: initial is {initial!r}, and x is {dtype}; {needed}")
+    try:
+        with np.errstate(over="ignore"):
+            first[0] = initial
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidOperandError(f"block_scan: initial is {initial!r}, and x is {dtype}: {error}") from None
+    exact = dtype.kind in "biu" and first[0] != initial
+    if exact or (dtype.kind in "fc" and np.isfinite(initial) and not np.isfinite(first[0])):
+        raise InvalidOperandError(f"block_scan: initial is {initial!r}, beyond the range of {dtype}; {needed}")
 
 
 def _operator(name: str, op: Any) -> Any:

@@ -74,12 +74,72 @@ def test_what_is_refused():
         (lambda: coop.row_sum(x, out=np.zeros(4)), InvalidProblemError, r"it must have \(3,\)"),
         (lambda: coop.row_sum(x, out=np.zeros(6)[::2]), InvalidOperandError, "has gaps"),
         (lambda: coop.block_reduce(x, "-"), InvalidProblemError, "op is '-'; the names are"),
+        (lambda: coop.block_reduce(x > 1, "|", out=(x > 1)[:, 0]), InvalidOperandError, "has gaps"),
         (lambda: coop.block_reduce(x, 3), InvalidOperandError, "op is int"),
         (lambda: coop.block_scan(x, compose, exclusive=True), InvalidProblemError, "pass initial="),
-        (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "block is 0"),
+        (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "block_reduce: threads is 0"),
+        (lambda: coop.row_sum(x, threads=1025), InvalidProblemError, "threads is 1025; .* from 1 to 1024"),
+        (lambda: coop.block_scan(x, threads=2000), InvalidProblemError, "block_scan: threads is 2000"),
+        (lambda: coop.block_scan(x, threads=1.0), InvalidProblemError, "threads is 1.0"),
+        (lambda: coop.block_scan(x, exclusive=np.array([1, 2])), InvalidOperandError, "exclusive is array"),
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def test_out_shares_no_memory_with_x():
+    for x in (np.arange(16.0).reshape(4, 4), np.arange(32.0).reshape(4, 8)[:, ::2]):
+        memory = x if x.base is None else x.base
+        for call in (coop.row_sum, coop.row_min, coop.row_max, lambda x, out: coop.block_reduce(x, "*", out=out)):
+            with pytest.raises(InvalidOperandError, match="out shares memory with x"):
+                call(x, out=memory.reshape(-1)[4:8])
+    x = np.arange(20.0)
+    coop.row_sum(x[:16].reshape(4, 4), out=x[16:])
+    assert x[16:].tolist() == [6, 22, 38, 54]
+
+
+@pytest.mark.torch
+def test_tensors_as_out_share_no_memory_with_x():
+    import torch
+
+    x = torch.arange(16.0).reshape(4, 4)
+    with pytest.raises(InvalidOperandError, match="out shares memory with x"):
+        coop.row_sum(x, out=x[1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "initial"),
+    [
+        ("int64", 0.5),
+        ("int64", 1j),
+        ("int64", np.float32(1)),
+        ("int64", 2**70),
+        ("uint8", -1),
+        ("uint8", np.int64(300)),
+        ("int8", 300),
+        ("bool", 2),
+        ("float32", "1.5"),
+        ("float32", 1e300),
+        ("float32", 1j),
+        ("float64", "a"),
+        ("float64", 10**400),
+        ("float64", np.array([1.0])),
+        ("int64", [1]),
+    ],
+)
+def test_first_values_that_the_type_does_not_have_are_refused(dtype, initial):
+    for exclusive in (False, True):
+        with pytest.raises(InvalidOperandError, match="block_scan: initial is"):
+            coop.block_scan(np.ones(2, dtype), exclusive=exclusive, initial=initial)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "initial"),
+    [("int64", np.int8(-3)), ("float64", 2), ("float64", np.inf), ("float64", np.array(0.5))],
+)
+def test_first_values(dtype, initial):
+    x = np.ones(2, dtype)
+    np.testing.assert_array_equal(coop.block_scan(x, initial=initial), [1 + initial, 2 + initial])
 
 
 def test_empty_arrays_have_empty_results():

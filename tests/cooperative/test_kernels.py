@@ -364,7 +364,16 @@ def test_kernels_as_device_functions():
 
 
 @pytest.mark.parametrize(
-    "options", [{"warp_size": 16}, {"threads": -1}, {"stack_bytes": 1}, {"seed": -1}, {"seed": 1.5}]
+    "options",
+    [
+        {"warp_size": 16},
+        {"threads": -1},
+        {"threads": 2**31},
+        {"threads": 2**40},
+        {"stack_bytes": 1},
+        {"seed": -1},
+        {"seed": 1.5},
+    ],
 )
 def test_wrong_options(options):
     with pytest.raises(InvalidProblemError, match=next(iter(options))):

@@ -337,8 +337,8 @@ def jit(
         raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32, 64 or 'native'")
     if float not in (None, "float32", "float64"):
         raise InvalidProblemError(f"float is {float!r}; it must be 'float32', 'float64' or None")
-    if not isinstance(threads, int) or threads < 0:
-        raise InvalidProblemError(f"threads is {threads!r}; it must be an integer, 0 or more")
+    if not isinstance(threads, int) or not 0 <= threads < 2**31:
+        raise InvalidProblemError(f"threads is {threads!r}; it must be an integer from 0 to 2**31 - 1")
     if not isinstance(stack_bytes, int) or not 16384 <= stack_bytes <= 2**30:
         raise InvalidProblemError(f"stack_bytes is {stack_bytes!r}; it must be from 16384 to 2**30")
     if not isinstance(seed, int) or not 0 <= seed < 2**64:

@@ -221,6 +221,7 @@ def _build_load(call: Call) -> Plan:
         raise refuse("load: oob_default= is used only with valid_items=; pass it or omit oob_default")
     position, rendezvous = _position_of(algorithm, count), _arrives if algorithm in _COLLECTIVE else _nothing
     fills = call.has("oob_default")
+    before, beyond = _complaints(call, "source")
 
     def load(group: Any, source: Any, out: Any, valid: int, offset: int, default: Any) -> None:
         rendezvous(group)
@@ -237,14 +238,18 @@ def _build_load(call: Call) -> Plan:
         for k in range(count):
             at = position(rank, size, k)
             if at < valid:
-                if offset < -at or offset >= source.shape[0] - at:
-                    raise IndexError("coop.load: the tile extends past the end of source; pass valid_items=")
+                if offset < -at:
+                    raise IndexError(before)
+                if offset >= source.shape[0] - at:
+                    raise IndexError(beyond)
                 out[k] = source[offset + at]
             elif fills:
                 out[k] = default
 
     parameters = {"group": call.group, "source": array, "out": plain(call.types["out"])}
-    parameters |= call.integers("valid_items", "offset") | ({"oob_default": dtype} if fills else {})
+    parameters |= call.integers("valid_items", "offset") | (
+        {"oob_default": call.converted("oob_default", dtype)} if fills else {}
+    )
     names = ("group", "source", "out", "valid_items", "offset", "oob_default")
     return _memory_plan(call, load, names, parameters, dtype=dtype, items=count, algorithm=algorithm)
 
@@ -257,6 +262,7 @@ def _build_store(call: Call) -> Plan:
     if not array.mutable:
         raise refuse("store: target is read-only")
     each, get = max(count, 1), item_getter(count)
+    before, beyond = _complaints(call, "target")
     position, rendezvous = _position_of(algorithm, each), _arrives if algorithm in _COLLECTIVE else _nothing
 
     def store(group: Any, target: Any, value: Any, valid: int, offset: int) -> None:
@@ -274,14 +280,23 @@ def _build_store(call: Call) -> Plan:
         for k in range(each):
             at = position(rank, size, k)
             if at < valid:
-                if offset < -at or offset >= target.shape[0] - at:
-                    raise IndexError("coop.store: the tile extends past the end of target; pass valid_items=")
+                if offset < -at:
+                    raise IndexError(before)
+                if offset >= target.shape[0] - at:
+                    raise IndexError(beyond)
                 target[offset + at] = get(value, k)
 
     parameters = {"group": call.group, "target": array, "value": plain(call.types["value"])}
     parameters |= call.integers("valid_items", "offset")
     names = ("group", "target", "value", "valid_items", "offset")
     return _memory_plan(call, store, names, parameters, dtype=dtype, items=count, algorithm=algorithm)
+
+
+def _complaints(call: Call, array: str) -> tuple[str, str]:
+    """Return what is said of a tile that begins before an array, and of one that ends after it."""
+    advice = "pass fewer valid_items or a smaller offset" if call.has("valid_items") else "pass valid_items="
+    before = f"coop.{call.name}: the tile begins before {array}; pass an offset of 0 or more"
+    return before, f"coop.{call.name}: the tile extends past the end of {array}; {advice}"
 
 
 def _position_of(algorithm: str, count: int) -> Any:

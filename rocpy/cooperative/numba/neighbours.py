@@ -27,6 +27,7 @@ from rocpy.cooperative.numba.sort import SlotLayout
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 _MOST = 2**63 - 1
+_MOST_INDEX = 2**31 - 1
 _TILE = ("tile_predecessor", "tile_successor")
 
 
@@ -40,7 +41,7 @@ def _tile_of(call: Call, dtype: types.Type, sides: tuple[str, ...]) -> tuple[dic
         elif name not in sides:
             raise refuse(f"{call.name}: {name} is not used with mode {call.literal('mode', str)!r}")
         else:
-            tile_types[name] = dtype
+            tile_types[name] = call.converted(name, dtype)
     return tile_types, constants
 
 
@@ -233,6 +234,8 @@ def _build_decode(call: Call) -> Plan:
     bring, find, layout = _make_runs(call, count, dtype)
     bytes_each, ends_in, values_in = layout.bytes, layout["ends"], layout["values"]
 
+    large_index = "coop.run_length_decode: an item's index in its run is 2**31 or more; omit relative="
+
     def decode(group: Any, value: Any, lengths: Any, window: int, out: Any, positions: Any) -> int:
         if window < 0:
             raise IndexError("coop.run_length_decode: window is negative")
@@ -248,7 +251,10 @@ def _build_decode(call: Call) -> Plan:
                 run = find(ends, runs, at)
                 out[k] = values[run]
                 if positions is not None:
-                    positions[k] = at - (ends[run - 1] if run > 0 else 0)
+                    index = at - (ends[run - 1] if run > 0 else 0)
+                    if index > _MOST_INDEX:
+                        raise IndexError(large_index)
+                    positions[k] = index
             elif debugging():
                 out[k] = poison(dtype)
                 if positions is not None:

@@ -15,6 +15,8 @@ from rocpy.cooperative.numba.groups import GroupType
 from rocpy.cooperative.numba.half import BFloat16
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
+# Numbers of a kind can be numbers of a later one.
+_KINDS = (types.Boolean, types.Integer, (types.Float, BFloat16), types.Complex)
 ELEMENTS = (types.Integer, types.Float, BFloat16, types.Boolean, types.Complex, types.Record)
 
 
@@ -83,6 +85,24 @@ class Call:
         for name in present:
             self.integer(name)
         return dict.fromkeys(present, types.int64)
+
+    def converted(self, name: str, dtype: types.Type) -> types.Type:
+        """Check that an option is a number that an element can be; return the type of elements."""
+        type_ = self.types[name]
+        held = types.unliteral(type_)
+        numbers = [next((i for i, kind in enumerate(_KINDS) if isinstance(each, kind)), None) for each in (held, dtype)]
+        fits = held == dtype if None in numbers else numbers[0] <= max(numbers[1], 1)
+        value = getattr(type_, "literal_value", None)
+        if isinstance(dtype, types.Integer) and isinstance(value, int):
+            fits = dtype.minval <= value <= dtype.maxval
+        if not fits:
+            seen = held if value is None else value
+            refusal = refuse(
+                f"{self.name}: {name} is {seen}, and the items are {dtype}; pass a number that {dtype} has"
+            )
+            # An error of Numba's would let it try again without what is known of the value.
+            raise ValueError(str(refusal)) if value is not None else refusal
+        return dtype
 
     def one_of(self, name: str, known: Any) -> str:
         """Value of an option that must be one of some words."""

@@ -63,7 +63,7 @@ def _build(call: Call) -> Plan:
     aggregate = bool(call.literal("aggregate", bool))
     parameters = {"group": call.group, "value": plain(call.types["value"])}
     if initial:
-        parameters["initial"] = dtype
+        parameters["initial"] = call.converted("initial", dtype)
     if prefix:
         parameters["prefix"], parameters["state"] = _prefix_types(call)
     elif call.has("state"):

@@ -289,6 +289,17 @@ def test_a_prefix_callback_carries_on_over_tiles(exclusive, rng):
         ("coop.inclusive_sum(coop.this_block(), x[0], prefix=3)", "it must be a Python function"),
         ("coop.sum(coop.this_block(), coop.ThreadData(2, np.float64), valid_items=1)", "valid_items counts threads"),
         ("coop.sum(coop.this_block(), x[0], valid_items=1.5)", "valid_items is float64; it must be an integer"),
+        ("coop.inclusive_sum(coop.this_block(), np.int8(1), initial=300)", "initial is 300, and the items are int8"),
+        ("coop.exclusive_sum(coop.this_block(), np.uint8(1), initial=-1)", "initial is -1, and the items are uint8"),
+        ("coop.inclusive_sum(coop.this_block(), np.int32(1), initial=2**40)", "initial is 1099511627776"),
+        ("coop.inclusive_sum(coop.this_block(), 1, initial=0.5)", "initial is float64, and the items are int64"),
+        ("coop.inclusive_sum(coop.this_block(), 1, initial=1j)", "initial is complex128, and the items are int64"),
+        ("coop.inclusive_sum(coop.this_block(), x[0], initial=1j)", "initial is complex128"),
+        ("coop.adjacent_difference(coop.this_block(), 1, tile_predecessor=0.5)", "tile_predecessor is float64"),
+        (
+            "coop.load(coop.this_block(), x, coop.ThreadData(1, np.int64), valid_items=0, oob_default=0.5)",
+            "oob_default is float64, and the items are int64",
+        ),
     ],
 )
 def test_wrong_options(statement, message, tmp_path):

@@ -165,11 +165,22 @@ def test_windows_and_offsets(debug):
     into = "out[i] = coop.run_length_decode_into(coop.this_block(), out, i, x[i], offset=n)"
     for offset in (-1, 5, 2**63 - 1, np.uint64(2**64 - 1)):
         refused(into, offset, "the items extend past the end of target", debug=debug, x=np.array([1, 0, 0, 0]))
-    load = LOAD.format("offset=n")
-    store = "coop.store(coop.this_block(), out, x[i], offset=n)"
-    for offset in (-1, 5, 2**63 - 1, 2**63 - 4, np.uint64(2**63)):
-        refused(load, offset, r"coop\.load: the tile extends past the end", debug=debug)
-        refused(store, offset, r"coop\.store: the tile extends past the end", debug=debug)
+    for option, advice in (("", "pass valid_items="), (", valid_items=1", "pass fewer valid_items")):
+        load = LOAD.format(f"offset=n{option and option + ', oob_default=0'}")
+        store = f"coop.store(coop.this_block(), out, x[i], offset=n{option})"
+        for offset in (-1, 5, 2**62, 2**63 - 4, np.uint64(2**63)):
+            extends = "begins before" if offset < 0 else f"extends past the end of .*; {advice}"
+            refused(load, offset, rf"coop\.load: the tile {extends}", debug=debug)
+            refused(store, offset, rf"coop\.store: the tile {extends}", debug=debug)
+
+
+def test_indices_in_runs_beyond_int32_are_refused():
+    decode = "own, at, total = coop.run_length_decode(coop.this_block(), i, x[i], 1, window=n, relative=True)"
+    lengths = np.array([2**40, 1, 0, 2])
+    refused(f"{decode}; out[i] = at[0]", 2**40 - 1, r"index in its run is 2\*\*31 or more", x=lengths)
+    kernel, out = kernel_of(f"{decode}; out[i] = at[0]"), np.zeros(4, np.int64)
+    kernel[1, 4](lengths, 2**31 - 4, out)
+    assert out.tolist() == [2**31 - 4, 2**31 - 3, 2**31 - 2, 2**31 - 1]
 
 
 def test_what_is_raised_after_a_wait_has_its_line():
