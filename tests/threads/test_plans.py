@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy import distributed
 
 
 def in_threads(count, work):
@@ -158,6 +159,33 @@ def test_handles_are_one_for_each_stream_bounded_and_given_back():
         for stream in streams:
             stream.close()
     assert rocpy.plan_cache.handles() == 1
+
+
+def test_a_stream_that_is_collected_does_not_wait_for_the_device():
+    """A rank whose thread collects a stream of the other rank's device, on which that one's collective waits for it."""
+    started = threading.Event()
+
+    def body(comm):
+        x, a = np.ones(4, np.float32), np.ones((32, 32), np.float32)
+        if comm.rank == 0:
+            stream = rocpy.Stream(0, nonblocking=True)
+            work = comm.all_reduce(x, stream=stream, block=False)
+            started.set()
+            return work.wait().tolist()
+        assert started.wait(10)
+        before = None
+        with rocpy.Device(0):
+            for _ in range(3):
+                stream = rocpy.Stream(0, nonblocking=True)
+                rocpy.matmul(a, a, stream=stream)
+                stream.synchronize()
+                del stream
+                # The next one takes what it was lent.
+                assert before in (None, rocpy.plan_cache.handles())
+                before = rocpy.plan_cache.handles()
+        return comm.all_reduce(x).tolist()
+
+    assert distributed.run_threads(body, 2, timeout_s=10) == [[2.0] * 4] * 2
 
 
 def test_plans_outlive_a_cleared_pool(rng):

@@ -89,6 +89,19 @@ StreamContext *borrow_existing(int device, hipStream_t stream, int resets) {
   return nullptr;
 }
 
+// Gives a stream the context of one that is gone.
+StreamContext *borrow_spare(int device, hipStream_t stream, int resets) {
+  std::lock_guard<SpinLock> lock(pool->lock);
+  for (StreamContext *context : pool->contexts) {
+    if (!context->is_spare || context->device != device || context->resets != resets || context->users.load()) continue;
+    context->is_spare = false;
+    context->stream = stream;
+    context->users.fetch_add(1, std::memory_order_acquire);
+    return context;
+  }
+  return nullptr;
+}
+
 // Takes the idle contexts that put the pool over its limit out of it. Call with its lock held, and `surplus` empty.
 void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
   std::vector<StreamContext *> &surplus = *taken;
@@ -107,6 +120,7 @@ void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
 Status make_pooled(int device, hipStream_t stream, int resets, StreamContext **out) {
   std::unique_lock<std::mutex> making(pool->mutex);
   if ((*out = borrow_existing(device, stream, resets))) return Status{};  // another thread made it meanwhile
+  if ((*out = borrow_spare(device, stream, resets))) return Status{};
   StreamContext *created = nullptr;
   Status status = create(device, stream, &created);
   if (!status.ok()) return status;
@@ -259,7 +273,11 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
 
 void forget_stream(hipStream_t stream, bool free_idle) {
   std::vector<StreamContext *> idle;
-  if (free_idle && table.hipStreamQuery(stream) != hipSuccess) free_idle = false;
+  bool is_idle = false;
+  {
+    CaptureRelaxed relaxed;
+    is_idle = table.hipStreamQuery(stream) == hipSuccess;
+  }
   const Status taken = guarded("hipblasLtDestroy", [&] {
     std::lock_guard<SpinLock> lock(pool->lock);
     std::vector<StreamContext *> &contexts = pool->contexts;
@@ -267,7 +285,9 @@ void forget_stream(hipStream_t stream, bool free_idle) {
       // From here on no call finds it: the address of a context is no stream's handle.
       if (context->stream != stream) continue;
       context->stream = reinterpret_cast<hipStream_t>(context);
-      if (free_idle && context->users.load(std::memory_order_acquire) == 0) idle.push_back(context);
+      if (!is_idle || context->users.load(std::memory_order_acquire) != 0) continue;
+      if (free_idle) idle.push_back(context);
+      context->is_spare = !free_idle;
     }
     for (StreamContext *context : idle) contexts.erase(std::find(contexts.begin(), contexts.end(), context));
     return Status{};

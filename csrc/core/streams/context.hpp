@@ -26,6 +26,7 @@ struct StreamContext {
   std::mutex launch;              // one launch at a time on a handle
   StreamContext *base = nullptr;  // a context of the pool whose handle this one uses, with its lock
   bool owns_handle = true, owns_workspace = true;
+  bool is_spare = false;  // its stream is gone and was idle: the next new stream of the device takes it
   // Whether it is held: a hint, for callers that would rather not wait for it with the GIL.
   std::atomic<bool> launching{false};
 
@@ -59,7 +60,7 @@ Status library_version(const StreamContext *context, int *version);
 
 // Takes back what a stream that is about to be destroyed was lent, so that no stream that gets the same handle is lent
 // it while work of this one may still use it. Freeing it waits for the device, which is done where the caller allows
-// that and the stream is idle; otherwise it is left to the pool's limit.
+// that and the stream is idle. Otherwise it is left to the pool's limit, and if the stream is idle, to the next one.
 void forget_stream(hipStream_t stream, bool free_idle);
 
 // Drops every idle context and gives what was freed: for rocpy.plan_cache.clear() and for tests.

@@ -50,10 +50,11 @@ inline Status own_stream(hipStream_t stream, int device, StreamUse *use) {
   });
 }
 
-// Destroys the stream unless a call uses it, which does so when it is done. May wait for the device.
-inline Status end_use(StreamUse *use) {
+// Destroys the stream unless a call uses it, which does so when it is done. May wait for the device to free what the
+// stream was lent, if the caller allows that.
+inline Status end_use(StreamUse *use, bool may_wait) {
   Status status{};
-  if (use->owned.use_count() == 1) status = use->owned->destroy(true);
+  if (use->owned.use_count() == 1) status = use->owned->destroy(may_wait);
   use->owned.reset();
   return status;
 }
