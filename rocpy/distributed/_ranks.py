@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, RcclSystemError, RemoteError
 from rocpy.rccl import Communicator, UniqueId
+from rocpy.rccl.model.arguments import check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, time
     >>> distributed.run_threads(lambda comm: float(comm.all_reduce(np.ones(1))[0]), 3)
     [3.0, 3.0, 3.0]
     """
-    ident = _unique(nranks)
+    ident = _unique(nranks, timeout_s)
     results: list[Any] = [None] * nranks
     errors: list[BaseException] = []
 
@@ -99,7 +100,7 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
         The function or an argument cannot be pickled.
     """
     context = multiprocessing.get_context("spawn")
-    ident = _unique(nranks)
+    ident = _unique(nranks, timeout_s)
     pipes, processes = [], []
     for rank in range(nranks):
         ours, theirs = context.Pipe(duplex=False)
@@ -134,7 +135,8 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
     return results
 
 
-def _unique(nranks: int) -> UniqueId:
+def _unique(nranks: int, timeout_s: float) -> UniqueId:
+    check_seconds(timeout_s)
     if not isinstance(nranks, int) or nranks < 1:
         raise InvalidArgumentError(f"nranks: got {nranks!r}, expected 1 or more")
     return UniqueId.make()

@@ -63,3 +63,10 @@ def test_what_cannot_be_pickled_is_named_with_its_rank(kind, said):
 def test_what_no_process_can_be_started_with_is_refused(name, function, arguments):
     with pytest.raises(InvalidArgumentError, match=rf"^{name}: cannot be pickled"):
         distributed.run_processes(function, 2, *arguments)
+
+
+@pytest.mark.parametrize("run", [distributed.run_threads, distributed.run_processes])
+@pytest.mark.parametrize("timeout_s", [None, 0, -1.0, float("nan"), "x"])
+def test_a_timeout_is_a_positive_number(run, timeout_s):
+    with pytest.raises(InvalidArgumentError, match="^timeout_s: got .*positive number of seconds"):
+        run(answer, 2, "", timeout_s=timeout_s)

@@ -61,6 +61,15 @@ class CarriedCommunicator:
         self.is_closed = False
         self._seq = 0
 
+    @property
+    def timeout_s(self) -> float:
+        """How long calls wait by default, in seconds."""
+        return self._timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, value: float) -> None:
+        self._timeout_s = check_seconds(value)
+
     @default_arithmetic
     def _run(self, kind: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
         if self.is_closed:

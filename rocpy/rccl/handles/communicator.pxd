@@ -12,7 +12,7 @@ cdef class Handle:
     cdef ncclComm_t comm
     cdef readonly int rank, nranks, device_index
     cdef readonly str name
-    cdef public double timeout_s
+    cdef double usual_s  # how long calls wait that say nothing else
     cdef readonly uint64_t seq
     cdef uint64_t patience_ns
     # How long finalizing may take, and when it is given up; 0 before it began.

@@ -77,7 +77,7 @@ cdef class Handle:
         cdef const unsigned char[:] raw = unique_id_bytes(unique_id)
         if not isinstance(nranks, int) or not isinstance(rank, int) or not 0 <= rank < nranks < 2**31:
             raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
-        self.timeout_s = self.seconds_of(timeout_s)
+        self.timeout_s = timeout_s
         self.device_index = device_of_rank(device, nranks, rank)
         self.c_name = str(name).encode()
         self.name = str(name)
@@ -234,6 +234,15 @@ cdef class Handle:
             call.stage(staged)
         return self.give(call, seconds, block)
 
+    @property
+    def timeout_s(self):
+        """How long calls wait by default, in seconds."""
+        return self.usual_s
+
+    @timeout_s.setter
+    def timeout_s(self, value):
+        self.usual_s = check_seconds(value)
+
     def check_open(self):
         """Raise where it was closed. For `group`."""
         self.check()
@@ -246,7 +255,7 @@ cdef class Handle:
     cdef double seconds_of(self, object timeout_s) except -1:
         cdef double seconds = 0
         if timeout_s is None:
-            return self.timeout_s
+            return self.usual_s
         try:
             seconds = timeout_s
         except (TypeError, OverflowError):
