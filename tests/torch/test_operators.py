@@ -345,6 +345,21 @@ def test_meta_and_fake():
         rt.linear(torch.empty(4, 6), torch.empty(3, 6, device="meta"))
 
 
+@pytest.mark.parametrize("where", [("cpu", "meta"), ("meta", "cpu")], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64] if torch else [])
+def test_an_out_on_another_device_is_refused(where, dtype):
+    device, of_out = where
+    a = torch.ones(4, 4, device=device)
+    with pytest.raises(InvalidOperandError, match=f"^out is on {of_out} and the result on {device}; pass"):
+        rocpy.matmul(a, a, out=torch.zeros(4, 4, device=of_out, dtype=dtype))
+
+
+def test_an_out_without_memory_beside_a_weight_is_refused():
+    a = torch.ones(4, 4)
+    with pytest.raises(InvalidOperandError, match="^out is on meta"):
+        rocpy.matmul(a, rocpy.Weight(a), out=torch.zeros(4, 4, device="meta"))
+
+
 def test_a_subclass_goes_through():
     class Tagged(torch.Tensor):
         pass

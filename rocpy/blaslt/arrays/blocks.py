@@ -12,6 +12,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._operand import describe
+from rocpy.blaslt.arrays.array_libraries import plain
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.model.options import Options
@@ -46,7 +47,7 @@ def prepare(a: Any, b: Any, scales: ScaleArguments | None, options: Options) -> 
     if not have_blocks(scales):
         return a, b
     a, b = along_k(a, "a", options), along_k(b, "b", options)
-    return a, _repacked(b, _extent_of_k(a))
+    return a, _repacked(b, _extent_of_k(a), options)
 
 
 def prepare_changes(changes: dict[str, Any], scales: ScaleArguments | None, options: Options, k: int) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def prepare_changes(changes: dict[str, Any], scales: ScaleArguments | None, opti
         return changes
     prepared = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
     if "b" in prepared:
-        prepared["b"] = _repacked(prepared["b"], k)
+        prepared["b"] = _repacked(prepared["b"], k, options)
     return prepared
 
 
@@ -65,7 +66,7 @@ def along_k(array: Any, name: str, options: Options) -> Any:
         return array.by_blocks() if are_blocks(array.scale) else along_k(array.matrix(), name, options)
     if isinstance(array, Packed) or not hasattr(array, "dtype"):
         return array
-    right = name == "b"
+    array, right = plain(array, name), name == "b"
     try:
         row = dtypes.lookup(array.dtype)
     except InvalidOperandError:
@@ -95,8 +96,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
 def packing_refused(name: str, dtype: str) -> UnsupportedError:
     """Return the error for elements that must be packed, where the options forbid copies."""
     return UnsupportedError(
-        f"{name}: {dtype} with one element per byte, but the library reads it packed, and options(copies='error') "
-        "forbids the copy; pass a rocpy.Weight as b, or torch's packed float4_e2m1fn_x2"
+        f"{name}: {dtype} that is not packed along K, as the library reads it, and options(copies='error') forbids the "
+        "copy; pass a rocpy.Weight as b, or torch's float4_e2m1fn_x2 packed along K"
     )
 
 
@@ -106,7 +107,9 @@ def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
     scale = weight.scale.swapaxes(-1, -2) if transposed else weight.scale
     if len(scale.shape) != 2:
         raise InvalidProblemError(f"scale: got shape {tuple(weight.scale.shape)}, expected two axes, as w has")
-    b = _repacked(along_k(source.swapaxes(-1, -2) if transposed else source, "b", Options()), scale.shape[0] * BLOCK)
+    b = _repacked(
+        along_k(source.swapaxes(-1, -2) if transposed else source, "b", Options()), scale.shape[0] * BLOCK, Options()
+    )
     return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
@@ -142,12 +145,14 @@ def _extent_of_k(a: Any) -> int:
     return int(shape[-1]) if shape else 0
 
 
-def _repacked(b: Any, k: int) -> Any:
+def _repacked(b: Any, k: int, options: Options) -> Any:
     """Return torch's right operand of four bits packed along K where it is packed along N, told by the extent of K."""
     if type(b) is not Packed or isinstance(b.memory, np.ndarray | Buffer) or b.memory.ndim < 2:
         return b
     if b.memory.shape[-1] != k or k == 0:
         return b
+    if options.copies == "error":
+        raise packing_refused("b", b.dtype)
     torch = sys.modules["torch"]
     both = b.memory  # (..., N / 2, K): neighbours along N share a byte
     codes = torch.stack([both & 15, both >> 4], dim=-2).flatten(-3, -2)

@@ -24,7 +24,7 @@ from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
 from rocpy.blaslt.model.product_call import ProductCall
-from rocpy.blaslt.model.refusals import cast_refused, copy_refused, refuse_turning
+from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, copy_refused, refuse_turning
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
@@ -110,6 +110,8 @@ def take(array: Any, name: str, options: Options, scales: ScaleArguments | None 
     if options.copies == "error" and name in ("a", "b") and not placed:
         view = describe(array, name)
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
+        if view["copied"]:
+            raise conversion_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
         if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
             raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
     return upload(array, name, blocks=have_blocks(scales))

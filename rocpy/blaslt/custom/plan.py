@@ -358,6 +358,11 @@ class CustomProduct(PlannedProduct):
         return tuple(self._plain.copies)
 
     @property
+    def converted(self) -> tuple[str, ...]:
+        """Names of operands of which a copy in another form is read."""
+        return tuple(self._plain.converted)
+
+    @property
     def staged(self) -> tuple[str, ...]:
         """Names of operands in CPU memory that are copied to the device when they are given."""
         return tuple(self._plain.staged)

@@ -13,12 +13,12 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport check_same_device, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
+from rocpy.blaslt.operands._arguments cimport check_copies, check_same_device, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build, copied_names
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanKind, PlanSettings, StreamContext, algorithms_of, borrow_context,
-    execute, resolve_device_and_stream, plan_cache, release_context, synchronize_stream,
+    execute, resolve_device_and_stream, plan_cache, refuse_capture, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
@@ -124,8 +124,21 @@ cdef class Call:
         read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
         self.completion = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
-            self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
+            self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device, self.options.reproducible == "batch")
+        self.check_memory()
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
+
+    cdef int check_memory(self) except -1:
+        """Refuse what was copied as it was read, where a graph would hold the copy or the options forbid it."""
+        cdef ProductCall arguments = self.arguments
+        cdef Py_ssize_t i
+        check_copies((arguments.a, arguments.b, arguments.c, arguments.bias, None), self.operands, self.scales, self.completion, self.options)
+        for i in range(len(self.inputs)):
+            if self.extra[i].copied:
+                refuse_capture(self.completion, f"a copy of {_INPUT_NAMES[i]} is read", "pass an aligned array in native byte order")
+                if self.options.copies == "error":
+                    raise _refusals.conversion_refused(_INPUT_NAMES[i], info(&self.extra[i]).text)
+        return 0
 
     cdef list parse_inputs(self):
         """Read the program's inputs; returns what must be kept alive beside them."""
@@ -212,6 +225,7 @@ cdef class Call:
         problem = self.problem()
         if self.options.copies == "error":
             raise _refusals.copy_refused(names[0], "of a tile program")
+        refuse_capture(self.completion, "an operand must be copied", "see rocpy.explain(); pass dense operands")
         if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         operands = dict(a=a, b=b, c=c, bias=bias)

@@ -24,9 +24,11 @@ cdef class Scales:
     cdef list held
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers
     cdef readonly bint amax
+    cdef str copied  # the name of a scale of which a copy is read, whose array may change afterwards; None for none
 
 
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
-cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device)
+# `by_rows`: a scale of a for its only row is applied as those of several rows are.
+cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows)
 # Refuses an out that shares memory with a scale.
 cdef int check_apart(Scales scales, const Operand *out) except -1

@@ -102,7 +102,10 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
             raise InvalidOperandError(
                 f"{name} is on another device than a; move it, so that all operands are on one device"
             )
+        scales.copied = name
         return read_number(scales, slot, name, (<float *>seen.data)[0], device)
+    if seen.copied:
+        scales.copied = name
     if count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
         m, n, k, batch_shape, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
@@ -112,6 +115,7 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
             dense = _blocks.dense(value, shape, strides, kind == "block32" and slot == scale_b)
             if dense is not None:
                 owner = (dense, _operand.parse(dense, name, &seen))
+                scales.copied = name
         if batch:
             scales.problem[name + "_batch"] = batch
         scales.problem[name] = kind if is_of_factor(slot) else True
@@ -124,14 +128,9 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
 
 
 cdef int check_apart(Scales scales, const Operand *out) except -1:
-    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
     cdef int slot
-    _operand.span(out, &low, &high)
     for slot in range(6):
-        if scales.arrays[slot].ndim < 0:
-            continue
-        _operand.span(&scales.arrays[slot], &other_low, &other_high)
-        if other_low < high and low < other_high:
+        if scales.arrays[slot].ndim >= 0 and _operand.share_memory(out, &scales.arrays[slot]):
             name = ("scale_a", "scale_b", "scale_c", "scale_d")[slot]
             raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
     return 0
@@ -153,7 +152,7 @@ cdef int read_one(Scales scales, int slot, str name, object value, const Operand
         raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
 
 
-cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device):
+cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows):
     """Read the scales of a product of a and b."""
     cdef Scales scales = Scales.__new__(Scales)
     read_one(scales, scale_a, "scale_a", values.a, a, b, device)
@@ -163,24 +162,31 @@ cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *
     scales.amax = values.amax
     if scales.amax:
         scales.problem["amax"] = True
+    cdef object kind_a = scales.problem.get("scale_a"), kind_b = scales.problem.get("scale_b")
+    if kind_a == "scalar" and by_rows and scales.arrays[<int>scale_a].ndim > 0:
+        kind_a = spread(scales, scale_a, "scale_a", values.a, values.a, a, b)
     # hipBLASLt wants both of one kind.
-    kinds = scales.problem.get("scale_a"), scales.problem.get("scale_b")
-    if kinds == ("scalar", "vector"):
+    if kind_a == "scalar" and kind_b == "vector":
         spread(scales, scale_a, "scale_a", values.a, values.b, a, b)
-    elif kinds == ("vector", "scalar"):
+    elif kind_a == "vector" and kind_b == "scalar":
         spread(scales, scale_b, "scale_b", values.b, values.a, a, b)
     return scales
 
 
-cdef int spread(Scales scales, int slot, str name, object value, object like, const Operand *a, const Operand *b) except -1:
-    """Put a vector of equal scales, of the library of the other operand's, in the place of a scalar."""
+cdef str spread(Scales scales, int slot, str name, object value, object like, const Operand *a, const Operand *b):
+    """Put a vector of equal scales, of the library of the other operand's, in the place of a scalar; returns their kind."""
     cdef int axis
     cdef Operand seen
     m, n, _, _, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
-    vector = _blocks.repeated(value, like, m if slot == scale_a else n)
-    owner = _operand.parse(vector, name, &seen)
+    count = m if slot == scale_a else n
     scales.problem[name] = "vector"
+    if count == 1:
+        return "vector"
+    vector = _blocks.repeated(value, like, count)
+    owner = _operand.parse(vector, name, &seen)
     scales.pointers[slot] = seen.data
+    if scales.arrays[slot].ndim >= 0:
+        scales.copied = name
     scales.arrays[slot].ndim = -1
     scales.held += [vector, owner]
-    return 0
+    return "vector"

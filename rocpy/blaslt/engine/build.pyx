@@ -8,7 +8,7 @@ cimport abi
 from abi cimport rocpyExtProgramOperand_t
 from rocpy cimport _core
 from rocpy._core cimport Status
-from rocpy._dlpack cimport array_type_of_hip
+from rocpy._dlpack cimport array_type_of_hip, max_dims
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, CopiedArrays, LayoutSpec, MatmulPlan, MatmulSpec, NativeRecipe, StreamContext, algorithms_of, borrow_context,
     library_version, operand_a, operand_aux, operand_b, operand_bias, operand_c, operand_d, operand_scale_a, operand_scale_b, release_context,
@@ -70,6 +70,8 @@ cdef int fill_attributes(MatmulSpec *spec, int version) except -1:
 
 cdef int fill_shape(int32_t *ndim, int64_t *extents, tuple shape) except -1:
     cdef int axis
+    if len(shape) > max_dims:
+        raise InvalidProblemError(f"the result, shape {shape}, has {len(shape)} axes; at most {max_dims} are supported")
     ndim[0] = <int32_t>len(shape)
     for axis in range(len(shape)):
         extents[axis] = shape[axis]
@@ -321,8 +323,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     reason = why_composed(problem, lowered, context.device, version, own_program)
     if reason:
         return unfused(result, problem, options, context, packed, reason)
-    if not lowered.swapped and options.reproducible == "batch":
-        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
+    if not lowered.swapped and (options.reproducible == "batch" or (options.reproducible and problem.is_complex and problem.out is not None)):
+        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied. A complex one that is
+        # computed in columns, with a and b exchanged, has other bits.
         if problem.out is None:
             return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
         state_copies(call, ("out",), False)

@@ -13,7 +13,7 @@ from rocpy._operand cimport Operand
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.operands._arguments cimport (
-    check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
+    check_copies, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
 )
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
@@ -70,6 +70,7 @@ cdef object product(Arguments *call):
     cdef StreamUse use
     cdef int64_t tuning
     cdef object aux, _weight, _prepared  # what the arguments borrow from this function
+    cdef object a = <object>call.a, b  # before blocks are brought into the library's order
     cdef object result
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
@@ -82,6 +83,7 @@ cdef object product(Arguments *call):
         call.aux = <PyObject *>aux
     if isinstance(<object>call.b, WeightOperand):
         _weight = read_weight(call)
+    b = <object>call.b
     if <object>call.scales is not None:
         _prepared = prepare_blocks(call)
     if stages_arrays() and must_be_staged(<object>call.a, (<object>call.b, <object>call.c, <object>call.bias, <object>call.aux)):
@@ -94,9 +96,12 @@ cdef object product(Arguments *call):
     if call.weight != NULL and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
-        scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device)
+        scales = read_scales(<ScaleArguments>call.scales, &operands.a, &operands.b, launch.device, counts_rows(call))
         if <object>call.out is not None:
             check_apart(scales, &operands.out)
+    if held is not None or launch.completion == Completion.CAPTURE:
+        check_copies(
+            (a, b, <object>call.c, <object>call.bias, <object>call.aux), &operands, scales, launch.completion, <object>call.options)
 
     tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)
@@ -169,6 +174,11 @@ cdef object prepare_blocks(Arguments *call):
     if type(a) is Packed:
         call.owner = <PyObject *>(<Packed>a).memory
     return a, b
+
+
+cdef inline bint counts_rows(const Arguments *call) except -1:
+    """Whether the result's rows must not depend on how many there are."""
+    return (<object>call.options is not None or _ACTIVE) and _options.resolve_options(<object>call.options).reproducible == "batch"
 
 
 cdef inline tuple arrays_of(const Arguments *call):

@@ -13,6 +13,7 @@ from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.model.algorithms import ALL, FORMAT, LISTED, Algorithm, Algorithms
+from rocpy.blaslt.model.settings import ARRAYS
 from rocpy.blaslt.selection.tuner import tuner
 from rocpy.errors import ClosedError, InvalidProblemError
 
@@ -156,8 +157,9 @@ cdef class Matmul:
 
     @property
     def copies(self):
-        """Names of operands that are copied at each execution, because the library does not support their layout."""
-        return self.held().copies
+        """Names of operands that are copied at each execution, because the library cannot use their layout, byte order or alignment."""
+        product = self.held()
+        return tuple([name for name in ARRAYS if name in product.copies or name in product.converted])
 
     @property
     def staged(self):

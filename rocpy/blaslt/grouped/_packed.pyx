@@ -13,7 +13,7 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, parse_all, problem_of
+from rocpy.blaslt.operands._arguments cimport check_copies, check_whole, describe, describe_scales, parse_all, problem_of
 from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read_groups, take_one
 from rocpy.blaslt.grouped._plans cimport (
     GroupedCall, GroupRun, GroupedProduct, Ragged, add_settings, call_of, find, kind_of_groups, launch_groups, next_run, plan_run,
@@ -179,10 +179,10 @@ cdef object plan(PackedGroups *groups, GroupedCall call):
     read_groups(groups, call)
     take_one(groups)
     if call.scale_a is not None or call.scale_b is not None:
-        call.scales = read_group_scales((call.scale_a, call.scale_b), groups.ragged, &groups.whole, groups.count, longest(groups.starts),
-                                        call.device, &groups.scale_a, &groups.scale_b)
+        call.scales = read_group_scales(call, groups.ragged, &groups.whole, groups.count, longest(groups.starts), &groups.scale_a, &groups.scale_b)
         if call.out is not None:
             check_apart(call.scales, &groups.whole.out)
+    check_copies((call.a, call.b, None, call.bias, None), &groups.whole, call.scales, call.completion, call.options)
     fill_key(groups, call)
     groups.planned = find(&groups.key, &groups.one, call, call.scales, 0, None)
     if groups.planned.get().integer_factors:

@@ -62,7 +62,7 @@ cdef class GroupedCall:
 cdef GroupedCall call_of(dict arguments)
 cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call, Scales scales) except -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
-cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *of_a, GroupedOperand *of_b)
+cdef Scales read_group_scales(GroupedCall call, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, GroupedOperand *of_a,
+                              GroupedOperand *of_b)
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
                                      int requested) except *

@@ -127,16 +127,20 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
     return planned
 
 
-cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *of_a, GroupedOperand *of_b):
+cdef Scales read_group_scales(GroupedCall call, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, GroupedOperand *of_a,
+                              GroupedOperand *of_b):
     """Read the scales of packed groups, and where those of each group lie."""
+    cdef tuple values = (call.scale_a, call.scale_b)
+    cdef object options = _options.current_options() if call.resolved is None else call.resolved
+    cdef bint by_rows = options.reproducible == "batch"
+    cdef int device = call.device
     cdef Scales scales = Scales.__new__(Scales)
     cdef GroupedOperand *operand
     cdef Operand seen
     cdef int index
     lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
              _group_scales.Lines(whole.b.shape[whole.b.ndim - 1], ragged == Ragged.n))
-    for index, one in enumerate(_group_scales.pair(values, lines, count, longest)):
+    for index, one in enumerate(_group_scales.pair(values, lines, count, longest, by_rows)):
         if one is None:
             continue
         name = "scale_b" if index else "scale_a"
@@ -144,7 +148,10 @@ cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole
             read_number(scales, index, name, one.value, device)
         else:
             owner = _operand.parse(one.value, name, &seen)
+            if seen.copied or (one.value is not values[index] and hasattr(values[index], "shape")):
+                scales.copied = name
             if seen.device_type == _CPU and whole.a.device_type != _CPU and one.per_group == 0 and one.kind == "scalar":
+                scales.copied = name
                 read_number(scales, index, name, (<float *>seen.data)[0], device)
             else:
                 check_same_device(&whole.a, &seen, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rocpy._operand import describe
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
@@ -34,6 +35,8 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
             arguments[name] = upload_scale(arguments.get(name), name)
         arguments["out"] = None
     arguments.update(a=a, b=b)
+    operands = {name: arguments.get(name) for name in ("a", "b", "bias")}
+    copies += tuple(name for name, value in operands.items() if value is not None and describe(value, name)["copied"])
     how = explain_packed(**arguments)
     while how.copies:
         if options.copies == "error":

@@ -12,7 +12,7 @@ from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand, share_memory, span
-from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, info, parse_all
+from rocpy.blaslt.operands._arguments cimport check_copies, check_whole, describe, describe_scales, info, parse_all
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
@@ -226,12 +226,13 @@ cdef class ListedGroups:
         elif self.first.device_type != operands.a.device_type or self.first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&self.first).text)
         if values is not None:
-            scales = read_scales(values, &operands.a, &operands.b, call.device)
+            scales = read_scales(values, &operands.a, &operands.b, call.device, call.resolved is not None and call.resolved.reproducible == "batch")
             if self.out[g] is not None:
                 check_apart(scales, &operands.out)
                 self.note(g, OF_SCALE_A, &scales.arrays[<int>_SCALE_A])
                 self.note(g, OF_SCALE_B, &scales.arrays[<int>_SCALE_B])
             self.numbers.append(scales.numbers)
+        check_copies((left, right, None, bias, None), &operands, scales, call.completion, call.options, f"[{g}]")
         add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
         if scales is not None:

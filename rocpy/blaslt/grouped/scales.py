@@ -63,16 +63,20 @@ def of_lists(scale: Any, name: str, count: int) -> list[Any]:
 
 
 def pair(
-    values: tuple[Any, Any], lines: tuple[Lines, Lines], groups: int, longest: int
+    values: tuple[Any, Any], lines: tuple[Lines, Lines], groups: int, longest: int, by_rows: bool
 ) -> tuple[Placed | None, Placed | None]:
     """Return where the scales of a and b are, both of one kind, as hipBLASLt wants them.
 
-    ``longest`` is the largest number of rows or columns that one group has of an axis that they share.
+    ``longest`` is the largest number of rows or columns that one group has of an axis that they share; ``by_rows``: a
+    scale of a for its only row is applied as those of several rows are.
     """
     kinds_read = [
         None if value is None else _read(value, name, each, groups)
         for value, name, each in zip(values, ("scale_a", "scale_b"), lines, strict=True)
     ]
+    left = kinds_read[0]
+    if by_rows and left is not None and left.kind == "scalar" and len(getattr(left.value, "shape", ())) in (1, 2):
+        kinds_read[0] = _as_vectors(left, left.value, groups, longest if lines[0].shared else lines[0].count)
     if {one.kind for one in kinds_read if one is not None} == {"scalar", "vector"}:
         for index, one in enumerate(kinds_read):
             other = kinds_read[1 - index]

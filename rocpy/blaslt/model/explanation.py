@@ -28,11 +28,11 @@ class Explanation:
         Number of algorithms from which it was chosen.
     source
         Where the choice came from: ``"heuristic"``, ``"tuned"`` with the measured time as the algorithm's
-        ``elapsed_ms``, or ``"nothing to compute"``.
+        ``elapsed_ms``, ``"pinned"`` by ``algorithm=``, or ``"nothing to compute"``.
     copies
-        Operands that are copied first, because the library does not support their layout or its device cannot access
-        them; ``"result"``: the result is computed in column-major order, for a bias per row, and copied to row-major
-        order.
+        Operands that are copied first, because the library cannot use their layout, byte order or alignment or its
+        device cannot access them; ``"result"``: the result is computed in column-major order, for a bias per row, and
+        copied to row-major order.
     packed
         Whether b is a packed :class:`rocpy.Weight`.
     unfused

@@ -62,6 +62,11 @@ cdef class PlannedProduct:
         raise NotImplementedError
 
     @property
+    def converted(self):
+        """Names of operands and scales of which a copy in another form is read, because their memory cannot be used as it is."""
+        return ()
+
+    @property
     def staged(self):
         """Names of operands in CPU memory that are copied to the device when they are given."""
         raise NotImplementedError

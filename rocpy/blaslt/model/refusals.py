@@ -34,6 +34,14 @@ def copy_refused(name: str, layout: str) -> UnsupportedError:
     )
 
 
+def conversion_refused(name: str, layout: str) -> UnsupportedError:
+    """Return the error for an operand of which only a copy can be read, where the options forbid copies."""
+    return UnsupportedError(
+        f"{name}: {layout}: its byte order, alignment or lazy sign must be resolved in a copy, and "
+        "options(copies='error') forbids the copy; pass an aligned array in native byte order, or a resolved tensor"
+    )
+
+
 def cast_refused(out: str, dtype: str) -> UnsupportedError:
     """Return the error for a result that would be computed aside and cast, where the options forbid copies."""
     return UnsupportedError(

@@ -26,7 +26,7 @@ cdef class Planned(PlannedProduct):
     cdef readonly dict operand_arrays
     cdef dict originals  # what the user gave for those that are read at each execution
     cdef readonly tuple records  # where the memory of originals and scales was when it was read
-    cdef bint copied  # some of that was copied when it was read
+    cdef tuple copied  # names of those of which a copy was read
     cdef readonly ScaleArguments scale_values  # the user's
     cdef Scales scales
     cdef MatmulFactors factors

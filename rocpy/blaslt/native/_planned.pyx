@@ -11,7 +11,7 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of
-from rocpy.blaslt.operands._arguments cimport operand_named
+from rocpy.blaslt.operands._arguments cimport operand_named, reads_copy
 from rocpy.blaslt.engine.build cimport build, recipe_of
 from rocpy.blaslt.engine.launch cimport CachedCall, CallKind, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
@@ -48,7 +48,7 @@ cdef class Planned(PlannedProduct):
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         resolve_device_and_stream(&operands.a, self.stream, &device, &c_stream, &use)
-        return read_scales(scales, &operands.a, &operands.b, device)
+        return read_scales(scales, &operands.a, &operands.b, device, self.options.reproducible == "batch")
 
     cdef int state_problem(self, object problem) except -1:
         """Take a problem, with what of it must be copied, and drop the plan. Refuses before anything is changed."""
@@ -94,28 +94,27 @@ cdef class Planned(PlannedProduct):
         return 0
 
     cdef int record_memory(self) except -1:
-        """Note where the memory of operands and scales is that executions read, and whether what they read of it is a copy."""
+        """Note where the memory of operands and scales is that executions read, and which of them they read a copy of."""
         cdef MemoryRecord record
-        cdef list records = []
-        cdef int index
+        cdef list records = [], copied = []
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         resolve_device_and_stream(&self.operands.a, self.stream, &self.device, &c_stream, &use)
         self.generation = _device.generation_of(self.device)
-        self.copied = False
         for name, array in self.originals.items():
             record = record_of(array, name)
-            if record is None:
-                self.copied = self.copied or operand_named(&self.operands, name).copied
-            else:
+            if record is not None:
                 records.append(record)
-                self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
+            if reads_copy(record, operand_named(&self.operands, name)):
+                copied.append(name)
         if self.scales is not None and self.prototype is None:
-            for index, (name, value) in enumerate(self.scale_values.items()):  # in the order of ScaleIndex
+            for name, value in self.scale_values.items():
                 record = record_of(value, name)
                 if record is not None:
                     records.append(record)
-                    self.copied = self.copied or record.is_elsewhere(self.scales.pointers[index])
+            if self.scales.copied is not None:
+                copied.append(self.scales.copied)
+        self.copied = tuple(copied)
         self.records = tuple(records)
         return 0
 
@@ -231,6 +230,11 @@ cdef class Planned(PlannedProduct):
     def why(self):
         """Why it is composed."""
         return "" if self.unfused is None else self.unfused.text
+
+    @property
+    def converted(self):
+        """Names of operands and scales of which a copy is read: in native byte order, aligned, with their sign, dense or packed."""
+        return self.copied
 
     @property
     def packed(self):

@@ -11,7 +11,7 @@ from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport MemoryRecord, any_moved, pinned_memories, refuse_gradients
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
-    check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
+    check_copies, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
     reset_factors, sole_aux, staged_infos,
 )
 from rocpy.blaslt.engine.launch cimport (
@@ -92,7 +92,7 @@ cdef class NativeProduct(Planned):
         self.prototype, self.staged = None, ()
         if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
-            infos = staged_infos(a, b, c, bias, aux, None)
+            infos = staged_infos(a, b, c, bias, aux, None, self.options)
             self.staged = _staging.copied_names(infos, b)
             _staging.check_layouts(infos, (a, b), self.options, scales, dict(epilogue=row.name, dtype=dtype, compute=compute, clamp=clamp))
             self.prototype = _staging.prototype(a)
@@ -101,6 +101,7 @@ cdef class NativeProduct(Planned):
                     _staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
                 scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
+        check_copies((a, b, c, bias, aux), &self.operands, None, Completion.WAIT, self.options)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
         self.scale_values = scales
         self.scales = None if scales is None else self.read(scales, &self.operands)
@@ -158,6 +159,9 @@ cdef class NativeProduct(Planned):
         if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
             refuse_capture(launch.completion, "operands or results are copied at each execution, or the product is composed",
                            "see rocpy.explain(); pass dense operands in the device's memory")
+        if self.copied:
+            refuse_capture(launch.completion, f"a copy of {self.copied[0]} is read",
+                           "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense")
         if self.copies and self.unfused is None:
             held = (held, self.copy_operands(&launch, &copied))
         if out is not None:
@@ -314,12 +318,14 @@ cdef class NativeProduct(Planned):
         _reset.check_names(self.problem, named, changes)
         named.update(changes)
         held = parse_all(&fresh, named["a"], named["b"], named["c"], named["bias"], named["aux"], None)
+        check_copies(tuple(named.values()), &fresh, None, Completion.WAIT, self.options)
         operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
                     "aux": info(&fresh.aux)}
         problem = self.problem
+        m_changes = self.options.dynamic == "m" and "a" in changes and operands["a"].shape != problem.a.shape
         if values is not None and values is not self.scale_values or scales is not None and (same or "a" in changes or "b" in changes):
             scales = self.read(values, &fresh)
-            _reset.check_scales(self.scales.problem, scales.problem)
+            _reset.check_scales(self.scales.problem, scales.problem, m_changes)
         conjugation_changed = fresh.a.conjugated != bool(problem.conj_a) or fresh.b.conjugated != bool(problem.conj_b)
         if _reset.check(problem, operands, changes, self.options.dynamic) or conjugation_changed:
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)

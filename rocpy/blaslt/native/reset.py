@@ -64,10 +64,11 @@ def scales(before: ScaleArguments | None, changes: ScaleArguments | None) -> Sca
     return had.replaced(**{name: value for name, value in new.items() if value is not None})
 
 
-def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse scales of another kind."""
+def check_scales(old: Mapping[str, Any], new: Mapping[str, Any], m_changes: bool) -> None:
+    """Refuse scales of another kind; with another M one for each row may become one number, or have been one."""
     for name in {**old, **new}:
-        if old.get(name) != new.get(name):
+        same_kind = m_changes and {old.get(name), new.get(name)} == {"scalar", "vector"}
+        if old.get(name) != new.get(name) and not same_kind:
             raise InvalidProblemError(
                 f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; create a "
                 "new Matmul for scales of another kind"

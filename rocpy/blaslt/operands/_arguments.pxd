@@ -2,8 +2,9 @@
 # The operands of one product call, shared by the function form and Matmul.
 from libc.stdint cimport int32_t, int64_t
 
+from rocpy._memory_record cimport MemoryRecord
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, Operands, PlanKey
+from rocpy.blaslt.engine.launch cimport CachedCall, Completion, MatmulFactors, Operands, PlanKey
 from rocpy.blaslt.engine._scales cimport Scales
 
 
@@ -20,8 +21,12 @@ cdef object info(const Operand *operand, bint packed=*)
 cdef object problem_of(const Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)
 cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
+# Whether what was read of an array with this record, or of one without, is a copy of it.
+cdef bint reads_copy(MemoryRecord record, const Operand *operand) noexcept
+# Refuse operands of which copies were read where the options forbid that, and, with the scales too, where a graph would hold the copies.
+cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options, str group=*) except -1
 cdef bint must_be_staged(object a, tuple others) except? -1
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out)
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, object options)
 cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(const Operands *operands, const Operand *out) except -1

@@ -5,16 +5,18 @@ from libc.stdint cimport int32_t, int64_t
 
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
+from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport dispatch_reason
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, PlanKey, ScaleSettings
+from rocpy.blaslt.engine.launch cimport CachedCall, Completion, MatmulFactors, PlanKey, ScaleSettings, refuse_capture
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
-from rocpy.blaslt.model.refusals import cast_refused
+from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.refusals import cast_refused, conversion_refused
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.settings import ARRAYS
@@ -26,6 +28,7 @@ cdef dict _DTYPE_CODES = {}
 cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
+cdef str _IN_PLACE = "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense"
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
                             "a Metal device", "?", "ROCm device", "pinned ROCm memory")
 
@@ -247,6 +250,28 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
     return (owner_a, owner_b, owner_c, owner_bias, owner_aux, owner_out)
 
 
+cdef bint reads_copy(MemoryRecord record, const Operand *operand) noexcept:
+    return operand.copied if record is None else record.is_elsewhere(operand.data)
+
+
+cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options, str group="") except -1:
+    cdef const Operand *each[5]
+    cdef str name
+    cdef int i
+    each[0], each[1], each[2], each[3], each[4] = &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux
+    for i in range(5):
+        if each[i].ndim < 0 or isinstance(arrays[i], WeightOperand):
+            continue
+        name = f"{ARRAYS[i]}{group}"
+        if completion == Completion.CAPTURE and reads_copy(record_of(arrays[i], name), each[i]):
+            refuse_capture(completion, f"a copy of {name} is read", _IN_PLACE)
+        if each[i].copied and resolve_options(options).copies == "error":
+            raise conversion_refused(name, info(each[i]).text)
+    if scales is not None and scales.copied is not None:
+        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", _IN_PLACE)
+    return 0
+
+
 cdef inline object parse_factor(object array, str name, Operand *operand):
     if type(array) is Packed:
         return parse_packed(<Packed>array, name, operand)
@@ -267,7 +292,7 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     return False
 
 
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out):
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, object options):
     """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
     cdef Operands operands
     cdef Operand *each[6]
@@ -295,6 +320,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                     f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are "
                     "on one device"
                 )
+    check_copies((a, b, c, bias, aux), &operands, None, Completion.WAIT, options)
     if out is not None:
         check_out(&operands, &operands.out)
     return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(ARRAYS)}
@@ -317,29 +343,26 @@ cdef int check_same_device(const Operand *a, const Operand *other, str name) exc
 
 
 cdef int check_out(const Operands *operands, const Operand *out) except -1:
-    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
+    """Refuse an out that has elements of an operand which is read while out is written; c itself may be out."""
     cdef const Operand *others[4]
+    cdef const Operand *c = &operands.c
     cdef int i
     cdef bint same
     others[0], others[1], others[2], others[3] = &operands.a, &operands.b, &operands.aux, &operands.bias
-    _operand.span(out, &low, &high)
     for i in range(4):
         if others[i].ndim < 0 or (i == 1 and operands.packed):
             continue
-        _operand.span(others[i], &other_low, &other_high)
-        if other_low < high and low < other_high:
+        if _operand.share_memory(out, others[i]):
             name = ("a", "b", "aux", "bias")[i]
             raise InvalidOperandError(
                 f"out shares memory with {name}, which is read while out is written; pass another array"
             )
-    if operands.c.ndim >= 0:
-        _operand.span(&operands.c, &other_low, &other_high)
-        if other_low < high and low < other_high:
-            same = operands.c.data == out.data and operands.c.ndim == out.ndim
-            for i in range(operands.c.ndim):
-                same = same and operands.c.shape[i] == out.shape[i] and operands.c.strides[i] == out.strides[i]
-            if not same:
-                raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
+    if c.ndim >= 0 and _operand.share_memory(out, c):
+        same = c.data == out.data and c.ndim == out.ndim
+        for i in range(c.ndim):
+            same = same and c.shape[i] == out.shape[i] and c.strides[i] == out.strides[i]
+        if not same:
+            raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
     return 0
 
 

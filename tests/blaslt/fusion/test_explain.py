@@ -89,3 +89,25 @@ def test_operands_are_neither_read_nor_written():
     rocpy.explain(a, b, c, bias=bias, **keywords(case))
     for key, value in before.items():
         np.testing.assert_array_equal(arrays[key], value)
+
+
+@pytest.mark.parametrize("epilogue", ["default", "dgelu_erf"])
+def test_the_algorithm_that_the_call_names(epilogue):
+    x = np.ones((64, 64), np.float32)
+    keywords = {"epilogue": epilogue} | ({"aux": x} if epilogue != "default" else {})
+    with rocpy.Matmul(x, x, **keywords) as planned:
+        last = planned.plan()[-1]
+    how = rocpy.explain(x, x, algorithm=last, **keywords)
+    assert (how.algorithm.id, how.algorithm.name, how.source) == (last.id, last.name, "pinned")
+    assert rocpy.explain(x, x, algorithm=last.to_dict(), **keywords).algorithm.id == last.id
+    for call in (rocpy.matmul, rocpy.explain):
+        with pytest.raises(rocpy.RocpyError, match="algorithm"):
+            call(x, x, algorithm={"id": 12345678, "name": "none", "library": "", "arch": ""}, **keywords)
+
+
+def test_whether_the_call_is_tuned():
+    x = np.ones((8, 8), np.float32)
+    assert rocpy.explain(x, x, autotune=False).source == "heuristic"
+    for call in (rocpy.matmul, rocpy.explain):
+        with pytest.raises(rocpy.InvalidProblemError, match="^autotune: got 'x'"):
+            call(x, x, autotune="x")

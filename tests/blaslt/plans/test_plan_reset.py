@@ -190,3 +190,22 @@ def test_a_new_weight_brings_its_bias(rng):
         mm.release_operands()
         mm.reset_operands(a=x, b=rocpy.Weight(weight, bias=bias))
         check(mm.execute(), x, weight, epilogue="relu_bias", bias=bias)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("columns", [1, 6])
+@pytest.mark.parametrize("reproducible", [False, "batch"])
+def test_another_m_with_a_scale_for_each_row(rng, kind, columns, reproducible):
+    options = {"dynamic": "m", "reproducible": reproducible}
+    (x, y) = arrays(rng, (33, 64), (64, columns))
+    a, scale_a = rocpy.quantize(x, kind, axis=-1)
+    b, scale_b = rocpy.quantize(y, kind, axis=-2)
+    for first in (8, 1):
+        keywords = {"scale_b": scale_b, "dtype": "float32", "options": options}
+        with rocpy.Matmul(a[:first], b, scale_a=scale_a[:first], **keywords) as mm:
+            for m in (first, 1, 33, 8, 1):
+                mm.reset_operands(a=a[:m], scale_a=scale_a[:m])
+                again = rocpy.matmul(a[:m], b, scale_a=scale_a[:m], **keywords)
+                assert mm.execute().tobytes() == again.tobytes()
+            with pytest.raises(rocpy.InvalidProblemError, match="scale_a"):
+                mm.reset_operands(scale_a=scale_a)

@@ -210,3 +210,75 @@ def test_run_to_run_beside_other_work():
     for thread in threads:
         thread.join()
     assert results == [expected] * 80
+
+
+def rows_of(values, scale, rows):
+    """Return the first rows of an operand with their scales, whichever form these have."""
+    return values[:rows], scale if np.ndim(scale) == 0 else scale[:rows]
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("columns", [1, 5])
+@pytest.mark.parametrize("epilogue", ["default", "relu", "gelu_bias"])
+@pytest.mark.parametrize("of_b", [-2, None], ids=["by column", "one"])
+@pytest.mark.parametrize("form", ["function", "plan", "weight", "groups"])
+def test_one_row_with_a_scale_of_its_own(kind, columns, epilogue, of_b, form):
+    rng = np.random.default_rng(1)
+    keywords = {"dtype": "float32", "epilogue": epilogue, "alpha": 0.7, "options": {"reproducible": "batch"}}
+    if epilogue == "gelu_bias":
+        keywords["bias"] = rng.standard_normal(columns, dtype=np.float32)
+    if not supported(kind, dtype="float32", epilogue=epilogue, scale_a="vector", scale_b="vector",
+                     options={"reproducible": "batch"}):  # fmt: skip
+        skip_extension(kind, dtype="float32", epilogue=epilogue, scale_a="vector", scale_b="vector")
+
+    def product(a, scale_a, b, scale_b):
+        if form == "plan":
+            with rocpy.Matmul(a, b, scale_a=scale_a, scale_b=scale_b, **keywords) as planned:
+                return planned.execute()
+        if form == "weight":
+            return rocpy.matmul(a, rocpy.Weight(b, scale=scale_b), scale_a=scale_a, **keywords)
+        if form == "groups":
+            return rocpy.grouped_matmul([a], [b], scale_a=[scale_a], scale_b=[scale_b], **keywords)[0]
+        return rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, **keywords)
+
+    for _ in range(20):
+        a, scale_a = rocpy.quantize(rng.standard_normal((4, 64), dtype=np.float32), kind, axis=-1)
+        b, scale_b = rocpy.quantize(rng.standard_normal((64, columns), dtype=np.float32), kind, axis=of_b)
+        whole = product(a, scale_a, b, scale_b)
+        for scales in (scale_a, scale_a[:, 0]):
+            assert bits(product(*rows_of(a, scales, 1), b, scale_b)) == bits(whole[:1])
+        one = np.float32(0.3).reshape(1, 1)
+        assert bits(product(a[:1], one, b, scale_b)) == bits(product(a, one, b, scale_b)[:1])
+
+
+def test_one_row_of_groups_with_a_scale_of_its_own():
+    rng = np.random.default_rng(2)
+    options = {"reproducible": "batch"}
+    for _ in range(20):
+        a, scale_a = rocpy.quantize(rng.standard_normal((4, 64), dtype=np.float32), "int8", axis=-1)
+        b, scale_b = rocpy.quantize(rng.standard_normal((1, 64, 1), dtype=np.float32), "int8", axis=-2)
+        keywords = {"scale_b": scale_b, "dtype": "float32", "alpha": 0.7, "options": options}
+        whole = rocpy.grouped_matmul(a, b, offsets=[0, 4], scale_a=scale_a, **keywords)
+        alone = rocpy.grouped_matmul(a[:1], b, offsets=[0, 1], scale_a=scale_a[:1], **keywords)
+        assert bits(alone) == bits(whole[:1])
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("promise", [True, "batch"])
+def test_the_bits_do_not_depend_on_how_out_lies(name, promise):
+    if not supported(name, options={"reproducible": promise}):
+        skip_extension(name)
+    a, b = (random_of(name, shape, seed) for seed, shape in enumerate([(8, 200), (200, 200)]))
+    keywords = {"options": {"reproducible": promise}}
+    wanted = rocpy.matmul(a, b, **keywords)
+    with rocpy.Matmul(a, b, **keywords) as planned:
+        for order in "CF":
+            out = np.zeros_like(wanted, order=order)
+            assert bits(rocpy.matmul(a, b, out=out, **keywords)) == bits(wanted)
+            assert bits(planned.execute(out=out)) == bits(wanted)
+
+
+def random_of(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    return (values + 1j * rng.standard_normal(shape) if name.startswith("complex") else values).astype(name)

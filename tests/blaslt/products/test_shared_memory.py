@@ -132,3 +132,49 @@ def test_results_of_an_epilogue_share_no_memory():
         with pytest.raises(REFUSED, match="results 0 and 1 share memory"):
             rocpy.Matmul(a, a, epilogue=both, epilogue_inputs={"r": a}).execute(out=outs)
     assert not whole.any()
+
+
+SIDES = {
+    "columns": (lambda z: z[:, 4:], lambda z: z[:, :4]),
+    "every second column": (lambda z: z[:, ::2], lambda z: z[:, 1::2]),
+    "rows": (lambda z: z.T[4:].T, lambda z: z.T[:4].T),
+}
+
+
+def _written(form, a, b, out, **keywords):
+    if form == "plan":
+        with rocpy.Matmul(a, b, **keywords) as planned:
+            return planned.execute(out=out)
+    return rocpy.matmul(a, b, out=out, **keywords)
+
+
+@pytest.mark.parametrize("form", ["function", "plan"])
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("name", ["a", "b", "c", "bias", "aux"])
+def test_out_beside_an_operand_in_one_array(form, sides, name):
+    one, other = SIDES[sides]
+    z = np.arange(32, dtype=np.float32).reshape(4, 8)
+    operands = {"a": np.eye(4, dtype=np.float32), "b": np.eye(4, dtype=np.float32)}
+    keywords = {"bias": {"epilogue": "bias"}, "aux": {"epilogue": "drelu"}}.get(name, {})
+    operands[name] = one(z)[0] if name == "bias" else one(z)
+    plain = {key: value.copy() for key, value in operands.items()}
+    out = other(z)
+    wanted = rocpy.matmul(plain.pop("a"), plain.pop("b"), **plain, **keywords)
+    before = one(z).copy()
+    assert _written(form, operands.pop("a"), operands.pop("b"), out, **operands, **keywords) is out
+    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(one(z), before)
+
+
+@pytest.mark.parametrize("form", ["function", "plan"])
+def test_out_beside_an_operand_that_it_shares_one_column_with(form):
+    z = np.ones((4, 8), np.float32)
+    with pytest.raises(REFUSED, match="^out shares memory with a"):
+        _written(form, z[:, 3:7], np.eye(4, dtype=np.float32), z[:, :4])
+
+
+def test_out_beside_scales_in_one_array():
+    z = np.ones((4, 8), np.float32)
+    a = _float8(4, 4)
+    rocpy.matmul(a, a, scale_a=z[:, 7], scale_b=1.0, dtype="float32", out=z[:, :4])
+    np.testing.assert_array_equal(z[:, :4], 4)
