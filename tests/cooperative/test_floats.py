@@ -80,6 +80,13 @@ def sum_from_a_literal(d):
     return acc
 
 
+def sum_from_an_integer(d):
+    factor = 0
+    for _ in range(3):
+        factor += 0.1
+    return d * factor
+
+
 def sum_in_float64():
     acc = np.float64(0)
     acc += 0.1
@@ -109,6 +116,7 @@ MEETINGS = [
     lambda d, n: chosen_literal(d),
     lambda d, n: sum_of_literals(d),
     lambda d, n: sum_from_a_literal(d),
+    lambda d, n: sum_from_an_integer(d),
     lambda d, n: sum_in_float64(),
 ]
 

@@ -201,6 +201,7 @@ def _narrow_copy(block: Any, statement: Any, func_ir: Any) -> Any:
     value = func_ir.get_definition(statement.target).value
     copy = ir.Var(block.scope, mk_unique_var("$rocpy_begin"), statement.loc)
     constant = ir.Assign(ir.Const(np.float32(value), statement.loc), copy, statement.loc)
+    constant.value.wide = float(value)
     func_ir._definitions[copy.name].append(constant.value)
     block.body.insert(block.body.index(statement) + 1, constant)
     return copy
