@@ -105,7 +105,8 @@ def check(x: Any, w: Any, bias: Any, comm: Any, *, cut: bool = False) -> Sizes:
         raise InvalidProblemError(f"w: got {right['dtype']}, expected {dtype}, the type of x; cast one")
     if dtype not in RESULT_TYPES or is_float8(dtype):
         raise UnsupportedError(f"x: products of {dtype} over ranks are not supported; cast x and w to float16 or wider")
-    sizes = Sizes(*left["shape"], right["shape"][1], RESULT_TYPES[dtype][0])
+    (m, k), (_, n) = left["shape"], right["shape"]
+    sizes = Sizes(m, k, n, RESULT_TYPES[dtype][0])
     if cut and sizes.m % comm.nranks:
         raise InvalidProblemError(f"x: {sizes.m} rows cannot be split into one part for each of {comm.nranks} ranks")
     if bias is not None:

@@ -253,14 +253,7 @@ cdef class Handle:
         return self.seconds_of(timeout_s)
 
     cdef double seconds_of(self, object timeout_s) except -1:
-        cdef double seconds = 0
-        if timeout_s is None:
-            return self.usual_s
-        try:
-            seconds = timeout_s
-        except (TypeError, OverflowError):
-            pass
-        return seconds if seconds > 0 else check_seconds(timeout_s)
+        return self.usual_s if timeout_s is None else check_seconds(timeout_s)
 
     cdef int rank_of(self, object rank, str what) except -1:
         number = index_or_none(rank)

@@ -205,7 +205,7 @@ _MODULES: dict[type, str | None] = {
     torch.nn.SiLU: "silu",
     torch.nn.Sigmoid: "sigmoid",
 }
-_FORWARDS = {kind: kind.forward for kind in _MODULES}
+_FORWARDS = {kind: vars(kind)["forward"] for kind in _MODULES}
 _FUNCTIONS: dict[Any, str] = {
     torch.relu: "relu",
     torch.nn.functional.relu: "relu",
