@@ -107,12 +107,12 @@ def take(array: Any, name: str, options: Options, scales: ScaleArguments | None 
     ``scales`` are those of the product.
     """
     placed = is_weight(array) or isinstance(array, Packed)
-    if options.copies == "error" and name in ("a", "b") and not placed:
+    if options.copies == "error" and array is not None and not placed:
         view = describe(array, name)
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
-        if view["copied"]:
+        if view["copied"] and not (name in ("a", "b") and _is_conjugate(array)):
             raise conversion_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
-        if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
+        if name in ("a", "b") and len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
             raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
     return upload(array, name, blocks=have_blocks(scales))
 

@@ -166,6 +166,9 @@ def test_out_beside_an_operand_in_one_array(form, sides, name):
     np.testing.assert_array_equal(one(z), before)
 
 
+@pytest.mark.skipif(
+    not rocpy.platform.current().host_memory, reason="there a plan reads copies, which out is apart from"
+)
 @pytest.mark.parametrize("form", ["function", "plan"])
 def test_out_beside_an_operand_that_it_shares_one_column_with(form):
     z = np.ones((4, 8), np.float32)
