@@ -4,12 +4,12 @@
 import warnings
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning, UnsupportedError
 from rocpy.rccl.model.failures import error_of
 from rocpy.rccl.engine.staging import stage_all_to_all_v
 
 cimport abi
-from abi cimport ncclWindow_t
+from abi cimport hipStream_t, ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
@@ -21,6 +21,7 @@ from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_pla
 from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
+from rocpy.runtime.handles.keep_alive cimport find_busy_stream, hold
 from rocpy.runtime.memory cimport buffer_on
 
 
@@ -76,13 +77,28 @@ cdef class Memory:
     def __cinit__(self):
         self.data = NULL
 
+    cdef bint free_later(self, hipStream_t stream) except -1:
+        """Leave the memory to a stream's end: to free it now would wait for other ranks, for ever perhaps."""
+        cdef Memory later = Memory.__new__(Memory)
+        cdef int previous = _device.enter(self.device)  # the null stream is that of the current device
+        try:
+            hold(stream, self.device, (later,))
+        except LibraryError:
+            return False
+        finally:
+            _device.leave(previous)
+        later.data, later.device, later.generation = self.data, self.device, self.generation
+        return True
+
     def __del__(self):
         cdef void* data = self.data
+        cdef hipStream_t stream = NULL
         cdef int code
         if self.registration is not None:
             self.registration.close()
-        self.data = NULL
         if data == NULL or _device.is_lost(self.generation, self.device):
+            return
+        if find_busy_stream(self.device, &stream) and self.free_later(stream):
             return
         with nogil:
             code = <int>abi.slot_ncclMemFree(data)

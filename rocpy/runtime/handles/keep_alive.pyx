@@ -109,6 +109,17 @@ cdef int drop_finished() except -1:
     return 0
 
 
+cdef bint find_busy_stream(int device, hipStream_t* stream) except -1:
+    if _capture.captures:
+        return False
+    release_finished()
+    for owner, handle in held_by_stream:
+        if owner == device:
+            stream[0] = <hipStream_t><size_t>handle
+            return True
+    return False
+
+
 def held_count():
     """Number of calls whose objects streams still hold."""
     return sum([len(queue) for queue in held_by_stream.values()])
