@@ -189,7 +189,7 @@ def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, .
 
 def _share_memory(one: np.ndarray, other: np.ndarray) -> bool:
     try:
-        return np.shares_memory(one, other, max_work=10**5)
+        return np.shares_memory(one, other, max_work=10**5)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -16,7 +16,7 @@ from rocpy.cooperative.numba.half import BFloat16
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 # Numbers of a kind can be numbers of a later one.
-_KINDS = (types.Boolean, types.Integer, (types.Float, BFloat16), types.Complex)
+_KINDS: tuple[Any, ...] = (types.Boolean, types.Integer, (types.Float, BFloat16), types.Complex)
 ELEMENTS = (types.Integer, types.Float, BFloat16, types.Boolean, types.Complex, types.Record)
 
 
@@ -90,8 +90,8 @@ class Call:
         """Check that an option is a number that an element can be; return the type of elements."""
         type_ = self.types[name]
         held = types.unliteral(type_)
-        numbers = [next((i for i, kind in enumerate(_KINDS) if isinstance(each, kind)), None) for each in (held, dtype)]
-        fits = held == dtype if None in numbers else numbers[0] <= max(numbers[1], 1)
+        kind, wanted = _kind_of(held), _kind_of(dtype)
+        fits = held == dtype if kind < 0 or wanted < 0 else kind <= max(wanted, 1)  # a boolean may be 0 or 1
         value = getattr(type_, "literal_value", None)
         if isinstance(dtype, types.Integer) and isinstance(value, int):
             fits = dtype.minval <= value <= dtype.maxval
@@ -119,6 +119,11 @@ class Call:
                 f"{self.name}: {name} is {self.types[name]}; it must have {items or 1} items per thread, like the other"
             )
         return element
+
+
+def _kind_of(type_: types.Type) -> int:
+    """Return which of `_KINDS` a number is; -1 for any other type."""
+    return next((i for i, kind in enumerate(_KINDS) if isinstance(type_, kind)), -1)
 
 
 @dataclass
