@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
-//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [at] [bt] [packed] [TYPE]" ...]
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--shape "MxNxK [WORD] ..." ...]
 //              [--blas LIBRARY] [--evict MB]
-// TYPE is f32 (as without one), f64, f16, bf16, e4m3, e5m2, e4m3_fnuz or i8.
+// A WORD is at, bt, packed, bias, an activation (relu, gelu or silu) or a type.
+// Types are f32 (as without one), f64, f16, bf16, e4m3, e5m2, e4m3_fnuz or i8.
 // Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first, and "lost" is what that
 // one is below the best. --all adds types and epilogues; with --shape these are measured and no others. --blas compares
 // float32 and float64 with a library's cblas_sgemm and cblas_dgemm, such as NumPy's copy of OpenBLAS. --evict writes so
@@ -367,6 +368,9 @@ const std::map<std::string, Type> types = {
     {"f32", f32},   {"f64", f64},         {"f16", f16}, {"bf16", bf16},
     {"e4m3", e4m3}, {"e5m2", Type::e5m2}, {"i8", i8},   {"e4m3_fnuz", Type::e4m3_fnuz}};
 
+const std::map<std::string, Activation> activations = {
+    {"relu", Activation::relu}, {"gelu", gelu}, {"silu", Activation::silu}};
+
 // A shape of the command line, which has to outlive what is made of it.
 Shape read_shape(const std::string &text) {
   long m = 0, n = 0, k = 0;
@@ -382,6 +386,10 @@ Shape read_shape(const std::string &text) {
       shape.b_transposed = true;
     } else if (word == "packed") {
       shape.packed = true;
+    } else if (word == "bias") {
+      shape.bias = true;
+    } else if (activations.count(word)) {
+      shape.activation = activations.at(word);
     } else if (types.count(word)) {
       shape.type = types.at(word);
     } else {

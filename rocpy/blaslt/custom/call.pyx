@@ -81,7 +81,12 @@ def executable_of(ProductCall call not None, tuning):
     cdef list rest = []
     cdef tuple facts = seen(call.epilogue)
     complete(call, <tuple>facts[1])
-    cdef bint known = describe(&words, rest, call, tuning)
+    cdef bint plain = True
+    cdef bint known = describe_inputs(&words, rest, <dict>call.inputs, &plain)
+    # The memory of numbers and plain arrays can be used.
+    if not plain and "torch" in _MODULES:
+        _custom.check_tensors(call.inputs)
+    known = known and describe(&words, rest, call, tuning)
     cdef str text = <str>facts[2]
     if known and not rest and is_last(text, &words):
         executable = _LAST
@@ -127,18 +132,7 @@ cdef int complete(ProductCall call, tuple names) except -1:
     if call.bias is not None or call.aux is not None or call.clamp is not None or amax:
         _custom.refuse_operands(bias=call.bias, aux=call.aux, clamp=call.clamp, amax=amax or None)
     call.inputs = named_inputs(call, names)
-    if "torch" in _MODULES and not are_plain(<dict>call.inputs):
-        _custom.check_tensors(call.inputs)
     return 0
-
-
-cdef bint are_plain(dict inputs) except -1:
-    """Whether the memory of all inputs can be used: numbers have none."""
-    cdef Operand seen
-    for value in inputs.values():
-        if not isinstance(value, (int, float)) and not _operand.parse_plainly(value, &seen):
-            return False
-    return True
 
 
 # An epilogue, the names of its inputs, and its text, of the call before: an object's own attributes are slow to ask for.
@@ -201,19 +195,32 @@ cdef Executable plan(ProductCall call):
         return planned.executable
 
 
+cdef bint describe_inputs(Words *words, list rest, dict inputs, bint *plain) except -1:
+    """Begin to write down what decides how a product is computed; false where that is unknown. ``plain``: whether all are numbers or arrays
+    whose memory can be used."""
+    words.count = 0
+    for value in inputs.values():
+        if not add_signature(words, rest, value, plain):
+            plain[0] = False
+            return False
+    return True
+
+
 cdef bint describe(Words *words, list rest, ProductCall call, object tuning) except -1:
-    """Write down what decides how a product is computed; false where that is unknown."""
-    words.count = 3
-    words.words[0], words.words[1], words.words[2] = tuning, call.alpha == 1, call.beta is None
+    """Write down the rest of it; false where that is unknown."""
+    cdef bint plain
+    cdef int64_t *to = words.words + words.count
+    if words.count + 3 > MOST_WORDS:
+        return False
+    to[0], to[1], to[2] = tuning, call.alpha == 1, call.beta is None
+    words.count += 3
     if call.dtype is not None or call.compute is not None:
         rest.append((str(call.dtype), call.compute))
     if call.options is not None or _ACTIVE:
         rest.append(_options.resolve_options(call.options))
-    if not (add_signature(words, rest, call.a) and add_signature(words, rest, call.b) and add_signature(words, rest, call.c)):
+    if not (add_signature(words, rest, call.a, &plain) and add_signature(words, rest, call.b, &plain)
+            and add_signature(words, rest, call.c, &plain)):
         return False
-    for value in (<dict>call.inputs).values():
-        if not add_signature(words, rest, value):
-            return False
     return call.scales is None or add_scales(words, rest, call.scales)
 
 
@@ -224,8 +231,9 @@ cdef tuple key_of(str text, const Words *words, list rest):
 
 cdef bint add_scales(Words *words, list rest, ScaleArguments scales) except -1:
     """Write down kinds and shapes of the scales; false where they are unknown."""
-    return (add_signature(words, rest, scales.a) and add_signature(words, rest, scales.b) and add_signature(words, rest, scales.c)
-            and add_signature(words, rest, scales.d))
+    cdef bint plain
+    return (add_signature(words, rest, scales.a, &plain) and add_signature(words, rest, scales.b, &plain)
+            and add_signature(words, rest, scales.c, &plain) and add_signature(words, rest, scales.d, &plain))
 
 
 cdef enum Seen:
@@ -246,8 +254,9 @@ cdef bint add_plain(Words *words, object kind, const Operand *seen) noexcept:
     return True
 
 
-cdef bint add_signature(Words *words, list rest, object x) except -1:
-    """Write down type and shape of an operand; false where they are unknown."""
+cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -1:
+    """Write down type and shape of an operand; false where they are unknown. Unset ``plain`` where it is no array whose memory can be used,
+    and no number."""
     cdef Operand seen
     cdef type kind = type(x)
     if words.count == MOST_WORDS:
@@ -261,9 +270,10 @@ cdef bint add_signature(Words *words, list rest, object x) except -1:
     if isinstance(x, (bool, int, float)):
         rest.append((kind, repr(x)))  # 0.0 and -0.0 are equal, and two epilogues
         return True
+    plain[0] = False
     if isinstance(x, WeightOperand):
         rest.append((kind, x.layout, x.packed, x.scale is not None))
-        return add_signature(words, rest, x.source)
+        return add_signature(words, rest, x.source, plain)
     try:
         shape = tuple(x.shape)
         for extent in shape:

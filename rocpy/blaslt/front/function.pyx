@@ -199,6 +199,8 @@ cdef bint set_keyword(Arguments *arguments, PyObject *name, PyObject *value) noe
         arguments.options = value
     elif name == <PyObject *>"stream":
         arguments.stream = value
+    elif name == <PyObject *>"epilogue_inputs":
+        arguments.inputs = value
     else:
         return False
     return True
@@ -213,13 +215,25 @@ cdef bint read_call(Arguments *arguments, PyObject *const *values, Py_ssize_t co
     arguments.a, arguments.b, arguments.c, arguments.alpha = values[0], values[1], values[2] if count == 3 else NULL, <PyObject *>_ONE
     arguments.bias = arguments.aux = arguments.out = arguments.beta = arguments.epilogue = arguments.clamp = none
     arguments.dtype = arguments.compute = arguments.options = arguments.stream = arguments.scales = arguments.algorithm = none
+    arguments.inputs = none
     if names != NULL:
         for i in range(PyTuple_GET_SIZE(names)):
             if not set_keyword(arguments, PyTuple_GET_ITEM(names, i), values[count + i]):
                 return False
     if arguments.c == NULL:
         arguments.c = none
-    return arguments.epilogue == none or type(<object>arguments.epilogue) is str
+    return True
+
+
+cdef ProductCall user_call(const Arguments *arguments):
+    """Return a call with an epilogue of the user's."""
+    cdef ProductCall call = ProductCall.__new__(ProductCall)
+    call.a, call.b, call.c = <object>arguments.a, <object>arguments.b, <object>arguments.c
+    call.bias, call.aux, call.out = <object>arguments.bias, <object>arguments.aux, <object>arguments.out
+    call.alpha, call.beta, call.epilogue = <object>arguments.alpha, <object>arguments.beta, <object>arguments.epilogue
+    call.inputs, call.dtype, call.compute = <object>arguments.inputs, <object>arguments.dtype, <object>arguments.compute
+    call.options, call.stream = <object>arguments.options, <object>arguments.stream
+    return call
 
 
 cdef vectorcallfunc _take_all = PyVectorcall_Function(matmul)
@@ -228,10 +242,15 @@ cdef vectorcallfunc _take_all = PyVectorcall_Function(matmul)
 cdef object take_usual(PyObject *function, PyObject *const *values, size_t count, PyObject *names):
     """What Python calls for rocpy.matmul, which keeps its name, its signature and all else."""
     cdef Arguments arguments
+    cdef bint built_in
     if read_call(&arguments, values, PyVectorcall_NARGS(count), names):
-        arguments.row = epilogue_index(<object>arguments.epilogue)
+        built_in = arguments.epilogue == <PyObject *>None or type(<object>arguments.epilogue) is str
         try:
-            return outputs(&arguments)
+            if built_in and arguments.inputs == <PyObject *>None:
+                arguments.row = epilogue_index(<object>arguments.epilogue)
+                return outputs(&arguments)
+            if not built_in and isinstance(<object>arguments.epilogue, _USER_EPILOGUE):
+                return custom_matmul(user_call(&arguments), None)
         except TorchLayerRequired:
             pass
     return _take_all(function, values, count, names)

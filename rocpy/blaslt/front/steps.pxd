@@ -19,6 +19,7 @@ cdef struct Arguments:
     PyObject *alpha
     PyObject *beta
     PyObject *epilogue
+    PyObject *inputs  # of an epilogue of the user's: product() takes none
     PyObject *clamp
     PyObject *dtype
     PyObject *compute

@@ -226,6 +226,7 @@ struct Skinny {
             call.out_column = out_many;
             call.first = x0 == 0;
             call.least = &least_right;
+            call.again = i > 0;
             dot(g, first + j, x0, group, call);
           }
         }

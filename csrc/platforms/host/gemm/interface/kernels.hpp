@@ -135,6 +135,7 @@ struct DotCall {
   int64_t out_row, out_column;
   bool first;
   int *least = nullptr;  // as WideCall's
+  bool again = false;    // the lines have been read for other rows, and are in a cache
 };
 
 // The same of lines with a scale for every 32 of k. The strides of lines and scales are in bytes; k is whole blocks.

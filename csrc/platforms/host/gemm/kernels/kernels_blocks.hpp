@@ -134,7 +134,7 @@ template <class F, int rows>
 void dot_blocks(const BlockDotCall &call) {
   constexpr int lanes = vector_lanes<float>, columns = skinny_vectors(rows) < 4 ? skinny_vectors(rows) : 4;
   constexpr int parts = block_length / lanes, block = block_length * F::width / 8;
-  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first, least] = call.lines;
+  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first, least, again] = call.lines;
   const uint8_t *b = static_cast<const uint8_t *>(b_data), *scales = call.scales;
   const int64_t scale_stride = call.scale_stride;
   for (int64_t j = 0; j < n; j += columns) {

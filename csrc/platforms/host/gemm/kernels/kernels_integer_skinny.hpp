@@ -248,7 +248,7 @@ constexpr int integer_columns(int rows) { return rows == 1 ? 8 : skinny_vectors(
 template <int rows>
 void integer_dot(const DotCall<int32_t> &call) {
   constexpr int lanes = vector_lanes<int32_t>, columns = integer_columns(rows);
-  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first, least] = call;
+  const auto [k, a, a_stride, b_data, b_stride, n, out, out_row, out_column, first, least, again] = call;
   const int8_t *b = static_cast<const int8_t *>(b_data);
   VecI excess[rows] = {};
   for (int64_t x = 0; x < k; x += group_vector) {

@@ -299,6 +299,17 @@ constexpr int dot_columns(int rows) {
   return rows == 1 ? 8 : element_vectors<E>(rows);
 }
 
+// The same of lines that begin in the same sets of a cache, which have eight ways for them and the rows: fewer, above
+// all while they come from memory. Measured with AVX-512 on EPYCs of the fourth generation, where products of three
+// rows take two thirds of the time and of four to eight rows seven eighths; 16-bit ones would take longer.
+template <class E>
+constexpr int sharing_columns(int rows, bool again) {
+  const bool fewer = vector_registers == 32 && sizeof(E) > 2 && rows > 1;
+  const int all = dot_columns<E>(rows), most = again && rows > 3 ? 6 : 12 / rows;
+  return fewer && most < all ? most : all;
+}
+constexpr int64_t bytes_of_sets = 4096;
+
 // Those of one row are all that it waits for, and the hardware follows eight of them by itself; but of 16 bits each is
 // slower, so that it falls behind.
 template <class E>
@@ -358,9 +369,9 @@ ROCPY_INLINE void add_dots(const DotCall<T> &call, int64_t j, int valid, const V
   }
 }
 
-template <class T, class E, int rows>
-void dot(const DotCall<T> &call) {
-  constexpr int lanes = vector_lanes<T>, columns = dot_columns<E>(rows);
+template <class T, class E, int rows, int columns>
+ROCPY_INLINE void dot_lines(const DotCall<T> &call) {
+  constexpr int lanes = vector_lanes<T>;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, n = call.n;
   const T *a = call.a;
   const E *b = static_cast<const E *>(call.b);
@@ -415,6 +426,18 @@ void dot(const DotCall<T> &call) {
       }
     }
   }
+}
+
+template <class T, class E, int rows>
+void dot(const DotCall<T> &call) {
+  constexpr int columns = dot_columns<E>(rows);
+  if constexpr (sharing_columns<E>(rows, false) < columns) {
+    if (call.b_stride * static_cast<int64_t>(sizeof(E)) % bytes_of_sets == 0) {
+      if (call.again) return dot_lines<T, E, rows, sharing_columns<E>(rows, true)>(call);
+      return dot_lines<T, E, rows, sharing_columns<E>(rows, false)>(call);
+    }
+  }
+  dot_lines<T, E, rows, columns>(call);
 }
 
 template <class T, class E, int rows>
