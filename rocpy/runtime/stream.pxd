@@ -5,4 +5,4 @@ from rocpy.runtime.handles.stream_handle cimport StreamHandle
 
 
 cdef class Stream(StreamHandle):
-    pass
+    cdef bint may_not_wait

@@ -73,15 +73,14 @@ cdef class Stream(StreamHandle):
     cdef int give_back(self) except -1:
         cdef _core.Status status
         with nogil:
-            status = end_use(&self.use, True)
+            status = end_use(&self.use, not self.may_not_wait)
         _core.check(status)
         return 0
 
     def __del__(self):
         # The collector runs in any thread. Waiting for the device there may never end: what it runs may be a collective
         # that waits for a call of this thread.
-        with nogil:
-            end_use(&self.use, False)
+        self.may_not_wait = True
         StreamHandle.__del__(self)
 
     @property

@@ -28,7 +28,7 @@ cdef dict _DTYPE_CODES = {}
 cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
-cdef str _IN_PLACE = "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense"
+cdef str _READABLE = "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense"
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
                             "a Metal device", "?", "ROCm device", "pinned ROCm memory")
 
@@ -264,11 +264,11 @@ cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Com
             continue
         name = f"{ARRAYS[i]}{group}"
         if completion == Completion.CAPTURE and reads_copy(record_of(arrays[i], name), each[i]):
-            refuse_capture(completion, f"a copy of {name} is read", _IN_PLACE)
+            refuse_capture(completion, f"a copy of {name} is read", _READABLE)
         if each[i].copied and resolve_options(options).copies == "error":
             raise conversion_refused(name, info(each[i]).text)
     if scales is not None and scales.copied is not None:
-        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", _IN_PLACE)
+        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", _READABLE)
     return 0
 
 

@@ -35,7 +35,7 @@ class KernelLower(Lower):
     """Numba's lowering, and numpy's meaning of what it leaves undefined: shifts by any amount, indices of ``flat``."""
 
     def lower_function_body(self) -> Any:
-        """Lower the body, then mend its shifts."""
+        """Lower the body, then fix its shifts."""
         result = super().lower_function_body()
         for block in self.function.blocks:
             for instruction in list(block.instructions):
