@@ -311,7 +311,7 @@ def _is_cast(value: Any) -> bool:
     return isinstance(value, ir.Expr) and value.op == "call" and value.func.name.startswith("$rocpy_float32")
 
 
-def _widened(statement: Any, typemap: Any) -> list[Any]:
+def _with_wide(statement: Any, typemap: Any) -> list[Any]:
     """Return the variables that a statement combines with float64, stores as that, or makes that of."""
     if isinstance(statement, (ir.SetItem, ir.StaticSetItem, ir.SetAttr)):
         stored = typemap[statement.target.name]
@@ -341,7 +341,7 @@ def widen_literals(func_ir: Any, typemap: Any, wide: set[str]) -> bool:
     changed = False
     for block in func_ir.blocks.values():
         for statement in list(block.body):
-            widened = {each.name for each in _widened(statement, typemap) if each.name in literals}
+            widened = {each.name for each in _with_wide(statement, typemap) if each.name in literals}
             if widened:
                 replace_vars_stmt(statement, {name: literals.copy(name) for name in widened})
                 changed = True
