@@ -19,9 +19,10 @@ from rocpy.rccl.handles.children cimport judge, require, await_communicator
 from rocpy.rccl.engine.library cimport last_text
 from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements, index_or_none, parse_operand
 from rocpy.rccl.handles.communicator cimport Handle
+from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
-from rocpy.runtime.handles.keep_alive cimport find_busy_stream, hold
+from rocpy.runtime.handles.keep_alive cimport find_busy_stream, hold, hold_while_captured
 from rocpy.runtime.memory cimport buffer_on
 
 
@@ -77,17 +78,23 @@ cdef class Memory:
     def __cinit__(self):
         self.data = NULL
 
+    cdef Memory successor(self):
+        """Return another owner of the memory, for when this one is gone."""
+        cdef Memory later = Memory.__new__(Memory)
+        later.data, later.device, later.generation = self.data, self.device, self.generation
+        return later
+
     cdef bint free_later(self, hipStream_t stream) except -1:
         """Leave the memory to a stream's end: to free it now would wait for other ranks, for ever perhaps."""
-        cdef Memory later = Memory.__new__(Memory)
+        cdef Memory later = self.successor()
         cdef int previous = _device.enter(self.device)  # the null stream is that of the current device
         try:
             hold(stream, self.device, (later,))
         except LibraryError:
+            later.data = NULL
             return False
         finally:
             _device.leave(previous)
-        later.data, later.device, later.generation = self.data, self.device, self.generation
         return True
 
     def __del__(self):
@@ -97,6 +104,9 @@ cdef class Memory:
         if self.registration is not None:
             self.registration.close()
         if data == NULL or _device.is_lost(self.generation, self.device):
+            return
+        if _capture.captures:
+            hold_while_captured(self.successor())  # to free it now would break the capture
             return
         if find_busy_stream(self.device, &stream) and self.free_later(stream):
             return

@@ -32,6 +32,8 @@ cdef class _Held:
 # By (device, handle): what each stream holds, oldest first; and by their owner: events to use again.
 cdef dict held_by_stream = {}
 cdef dict spare_events = {}
+# What must not be freed while a stream is captured.
+cdef list held_by_captures = []
 
 
 cdef hipEvent_t take_event(int device, tuple owner) except? NULL:
@@ -78,6 +80,8 @@ cdef int release_finished() except -1:
         return 0
     if _capture.foreign_graphs and not _capture.foreign_captures:
         _capture.drop_gone_graphs()
+    while held_by_captures:
+        held_by_captures.pop()
     if not held_by_stream:
         return 0
     cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
@@ -109,9 +113,12 @@ cdef int drop_finished() except -1:
     return 0
 
 
+cdef int hold_while_captured(object owner) except -1:
+    held_by_captures.append(owner)
+    return 0
+
+
 cdef bint find_busy_stream(int device, hipStream_t* stream) except -1:
-    if _capture.captures:
-        return False
     release_finished()
     for owner, handle in held_by_stream:
         if owner == device:
@@ -130,6 +137,8 @@ cdef int leak_all() except -1:
     for queue in held_by_stream.values():
         for held in queue:
             Py_INCREF(held.objects)
+    Py_INCREF(list(held_by_captures))
+    held_by_captures.clear()
     held_by_stream.clear()
     return 0
 
