@@ -107,9 +107,10 @@ def overhead(results: Results) -> Iterator[Goal]:
     for library, limit in (("torch", 0.9), ("numpy", 0.75)):
         case = f"4x4x4 float32, {library} operands"
         own = f"{library} a @ b"
-        for call in calls:
+        # What adds a bias and GELU takes no longer than their plain product.
+        for call, most in zip(calls, (limit, 1.0), strict=True):
             ratio = results.ratio("overhead", case, call, own)
-            yield Goal(f"4x4x4, {library}: time of {call} / {own}", f"<= {limit:.2f}x", limit, ratio, at_most=True)
+            yield Goal(f"4x4x4, {library}: time of {call} / {own}", f"<= {most:.2f}x", most, ratio, at_most=True)
         times = [results.times("overhead", case, f"rocpy matmul {word}") for word in ("own gelu_bias", "gelu_bias")]
         more = None if None in times else tuple(own - built_in for own, built_in in zip(*times, strict=True))
         item = f"4x4x4, {library}: a function as the epilogue, more than gelu_bias"
