@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Types of the stream; stream.pyx has the documentation.
+from typing_extensions import disjoint_base
+
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
 from rocpy.runtime.handles.stream_handle import StreamHandle
 
+@disjoint_base
 class Stream(StreamHandle):
     def __init__(self, device: Device | int = 0, *, nonblocking: bool = False, priority: int = 0) -> None: ...
     @property
