@@ -4,6 +4,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from one_thread import require_calls
 
 import rocpy
 from rocpy import rccl
@@ -106,8 +107,7 @@ def test_values_of_another_type(comm, name):
 
 
 def test_arguments_of_a_put(comm):
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL has no puts")
+    require_calls()
     window = comm.window(comm.empty(4, window=True))
     with pytest.raises(rccl.InvalidArgumentError, match="offset: got"):
         comm.put_signal(window.array, 0, window, 2**62)

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from one_thread import ranks_of_this_thread, require_calls, total_on
 
 import rocpy
 from rocpy import rccl
@@ -15,17 +16,8 @@ from rocpy import rccl
 @pytest.fixture
 def comms():
     """Three ranks of one thread; what is left of them is aborted."""
-    made = rccl.Communicator.init_all(3, timeout_s=20)
-    yield made
-    for comm in made:
-        comm.abort()
-
-
-def total_on(comms):
-    """Return what one sum over all ranks of this thread comes to."""
-    with rccl.group():
-        sums = [comm.all_reduce(np.full(2, float(comm.rank + 1))) for comm in comms]
-    return {float(one[0]) for one in sums}
+    with ranks_of_this_thread(3, timeout_s=20) as made:
+        yield made
 
 
 @pytest.mark.parametrize("end", ["finalize", "close", "destroy"])
@@ -129,8 +121,7 @@ def test_what_an_older_release_lacks(comms):
 
 
 def test_windows(comms):
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL has no puts")
+    require_calls()
     if os.environ.get("ROCPY_HOST_STAGING") == "1":
         pytest.skip("device memory is no numpy array")
     memories = [comm.empty(4, "float32", window=True) for comm in comms]

@@ -4,9 +4,9 @@
 import numpy as np
 import pytest
 import rccl_bodies
+from one_thread import require_calls
 from rccl_ranks import good, on_processes, on_threads
 
-import rocpy
 from rocpy import rccl
 
 KINDS = pytest.mark.parametrize("run", [on_threads, on_processes])
@@ -51,8 +51,7 @@ def test_counts_that_do_not_match():
 
 
 def test_flags_of_windows():
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL has no windows")
+    require_calls()
 
     def body(comm):
         memory = comm.empty(4, window=True)

@@ -9,9 +9,9 @@ import weakref
 
 import numpy as np
 import pytest
+from one_thread import ranks_of_this_thread, require_calls
 from rccl_ranks import DEADLINE_S, good, on_threads, process_context
 
-import rocpy
 from rocpy import rccl
 from rocpy.runtime.handles.keep_alive import held_count
 
@@ -21,10 +21,8 @@ SECONDS = 0.15
 @pytest.fixture
 def comms():
     """Two ranks of this thread, of which the second does nothing."""
-    made = rccl.Communicator.init_all(2, timeout_s=SECONDS)
-    yield made
-    for comm in made:
-        comm.abort()
+    with ranks_of_this_thread(2, timeout_s=SECONDS) as made:
+        yield made
 
 
 def all_reduce(comm):
@@ -48,8 +46,7 @@ CALLS = {
 @PENDING
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_that_need_all_earlier_work(comms, begin, name):
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL lacks the call")
+    require_calls()
     begin(comms[0])
     with pytest.raises(rccl.CollectiveTimeoutError, match=f"behind {begin.__name__} number 1.*rank 1 has made") as late:
         CALLS[name](comms[0])
@@ -58,8 +55,7 @@ def test_calls_that_need_all_earlier_work(comms, begin, name):
 
 @PENDING
 def test_shrink_aborts_what_runs(comms, begin):
-    if "ncclCommShrink" in rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL lacks the call")
+    require_calls("ncclCommShrink")
     begin(comms[0])
     with comms[0].shrink([1], abort=True) as alone:
         assert alone.all_reduce(np.ones(1)).tolist() == [1.0]
@@ -219,8 +215,7 @@ def test_operands_are_let_go_after_close():
 
 
 def test_errors_of_children_name_operation_and_rank():
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL lacks the calls")
+    require_calls()
 
     def body(comm):
         ident = comm.growth_id() if comm.rank == 0 else None
@@ -237,8 +232,7 @@ def test_errors_of_children_name_operation_and_rank():
 
 
 def test_shrink_names_itself(comms):
-    if "ncclCommShrink" in rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL lacks the call")
+    require_calls("ncclCommShrink")
     three = rccl.Communicator.init_all(3, timeout_s=SECONDS)
     with pytest.raises(rccl.CollectiveTimeoutError) as late:
         three[1].shrink([0])

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from one_thread import ranks_of_this_thread, require_calls, total_on
 
 import rocpy
 from rocpy import rccl
@@ -13,17 +14,8 @@ from rocpy import rccl
 @pytest.fixture
 def comms():
     """Two ranks of this thread."""
-    made = rccl.Communicator.init_all(2, timeout_s=5)
-    yield made
-    for comm in made:
-        comm.abort()
-
-
-def totals(comms):
-    """What one sum over the ranks comes to: wrong if a call of before was launched."""
-    with rccl.group():
-        sums = [comm.all_reduce(np.full(2, comm.rank + 1.0)) for comm in comms]
-    return {float(one[0]) for one in sums}
+    with ranks_of_this_thread(2, timeout_s=5) as made:
+        yield made
 
 
 def on_stream_of_rank_0(comm):
@@ -60,7 +52,7 @@ def test_in_the_block(comms, name):
     with pytest.raises(rccl.InvalidArgumentError, match=message):
         calls()
     assert not ended
-    assert totals(comms) == {3.0}
+    assert total_on(comms) == {3.0}
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name != "stream"])  # which RCCL refuses
@@ -68,12 +60,11 @@ def test_without_a_group(comms, name):
     call, message = WRONG[name]
     with pytest.raises(rccl.InvalidArgumentError, match=message):
         call(comms[1])
-    assert totals(comms) == {3.0}
+    assert total_on(comms) == {3.0}
 
 
 def windows_of(comms):
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL has no puts")
+    require_calls()
     memories = [comm.empty(4, window=True) for comm in comms]
     with rccl.group():
         return [comm.window(memory) for comm, memory in zip(comms, memories, strict=True)]
@@ -91,7 +82,7 @@ def test_a_put_that_only_rccl_can_refuse(comms, name):
 
     with pytest.raises(rccl.InvalidArgumentError):
         calls()
-    assert totals(comms) == {3.0}
+    assert total_on(comms) == {3.0}
 
 
 def test_a_stream_that_captures(comms):
@@ -105,7 +96,7 @@ def test_a_stream_that_captures(comms):
         with pytest.raises(rccl.InvalidUsageError, match="rank 1: the host platform does not capture"):  # noqa: SIM117
             with stream.capture():
                 opened.__exit__(None, None, None)
-    assert totals(comms) == {3.0}
+    assert total_on(comms) == {3.0}
 
 
 def test_a_closed_communicator(comms):
@@ -165,13 +156,12 @@ def test_a_block_that_another_thread_leaves(comms):
     thread.start()
     thread.join()
     assert "entered in another thread" in str(caught[0])
-    assert totals(comms) == {3.0}
+    assert total_on(comms) == {3.0}
 
 
 @pytest.mark.parametrize("has_call", [False, True])
 def test_a_window_that_only_one_rank_opens(has_call):
-    if rocpy.platform.missing()["rccl"]:
-        pytest.skip("this release's RCCL has no windows")
+    require_calls()
     comms = rccl.Communicator.init_all(2, timeout_s=0.2)
     memory = comms[0].empty(4, window=True)
 
