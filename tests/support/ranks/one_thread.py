@@ -13,9 +13,9 @@ from rocpy import rccl
 @contextmanager
 def ranks_of_this_thread(count, timeout_s):
     """Ranks of this thread; what is left of them is aborted."""
-    made = rccl.Communicator.init_all(count, timeout_s=timeout_s)
-    yield made
-    for comm in made:
+    comms = rccl.Communicator.init_all(count, timeout_s=timeout_s)
+    yield comms
+    for comm in comms:
         comm.abort()
 
 
