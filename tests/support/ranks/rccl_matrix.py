@@ -22,8 +22,10 @@ def belongings():
     files = []
     for number in os.listdir("/proc/self/fd"):
         try:
-            files.append(str(pathlib.Path(f"/proc/self/fd/{number}").readlink()))
-        except FileNotFoundError:
+            # Memory of one name differs by its number: else what goes meanwhile would hide what is new.
+            name = pathlib.Path(f"/proc/self/fd/{number}").readlink()
+            files.append(f"{name} {os.fstat(int(number)).st_ino}")
+        except OSError:
             continue
     ours = [name for name in files if "rocpy-" in name]
     threads = [thread.ident for thread in threading.enumerate()]
