@@ -77,9 +77,11 @@ struct Small {
   typename Kernels<T>::Epilogue epilogue = plain ? nullptr : kernel.epilogue(p);
   Finish<T> finish = make_finish<T>(p);
   int64_t k = effective_k(p);
-  int64_t tile_rows = divide_up(p.m, divide_up(p.m, kernel.tile_rows));
+  // Where one tile is all there is, divisions would be a good part of the call.
+  int64_t tiles = p.m <= kernel.tile_rows ? 1 : divide_up(p.m, kernel.tile_rows);
+  int64_t tile_rows = tiles == 1 ? p.m : divide_up(p.m, tiles);
   int64_t block_rows = p.m, blocks = 1;
-  bool copies_b = k != 0 && small_copies(p, divide_up(p.m, tile_rows));
+  bool copies_b = k != 0 && small_copies(p, tiles);
   int64_t panel = p.b.packed ? tile_columns_of(p) : p.n;  // columns of b whose rows are adjacent or a stride apart
 
   // b's rows, as far apart as no others on the same cache sets are.
@@ -120,7 +122,7 @@ struct Small {
         const int64_t rest = smaller(first + panel, p.n) - j;
         const SmallWidth shape = small_width(tile_rows, rest, lanes);
         const int64_t width = smaller(shape.vectors * lanes, rest);
-        call.tiles = plain ? rest / width : 1;
+        call.tiles = plain && rest != width ? rest / width : 1;
         columns = call.tiles * width;
         if (k != 0) call.b = b + first * k + (j - first);
         call.loaded = static_cast<int>(width - (shape.vectors - 1) * lanes);
@@ -169,8 +171,8 @@ void run_small(const Problem &p) {
     for (int64_t g = 0; g < p.batch; g++) small.run(g, 0, p.m);
     return;
   }
-  const int64_t tiles = divide_up(p.m, small.tile_rows), wanted = divide_up(tasks_of_threads, p.batch);
-  small.block_rows = divide_up(tiles, wanted) * small.tile_rows;
+  const int64_t wanted = divide_up(tasks_of_threads, p.batch);
+  small.block_rows = divide_up(small.tiles, wanted) * small.tile_rows;
   small.blocks = divide_up(p.m, small.block_rows);
   parallel_for(p.batch * small.blocks, threads, Small<T>::task, &small);
 }

@@ -54,6 +54,15 @@ inline bool run(const Launch &launch) {
   return gemm::run(launch.algorithm, launch.call.problem, launch.workspace, launch.workspace_bytes);
 }
 
+// After a run: has the thread's notes of such calls say which algorithm takes them without a workspace.
+void note_taken(const Launch &launch) {
+  const Call &call = launch.call;
+  if (!call.noted || call.skips_product || call.problem.taken_by == launch.algorithm) return;
+  size_t needed = 0;
+  gemm::supports(launch.algorithm, call.problem, &needed);
+  if (needed == 0) call.noted->taken_by = launch.algorithm;
+}
+
 // Why the engine would not run it.
 hipblasStatus_t refusal(const Launch &launch) {
   size_t needed = 0;
@@ -152,7 +161,10 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
   if (!rocpy_host::enter_inline(queue)) return queue_launch(queue, launch);
   bool done = run(launch);
   rocpy_host::leave_inline(queue);
-  if (done) return HIPBLAS_STATUS_SUCCESS;
+  if (done) {
+    note_taken(launch);
+    return HIPBLAS_STATUS_SUCCESS;
+  }
   status = refusal(launch);
   return status == HIPBLAS_STATUS_SUCCESS ? HIPBLAS_STATUS_INTERNAL_ERROR : status;
 }

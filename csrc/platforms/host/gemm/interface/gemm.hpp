@@ -98,6 +98,8 @@ struct Problem {
   // and columns, or, if transposed, of its columns and rows.
   const BoundProgram *program = nullptr;
   bool program_transposed = false;
+  // An algorithm that is known to take the problem without a workspace, whatever its pointers and factors are; 0: none.
+  int32_t taken_by = 0;
 };
 
 struct Algorithm {

@@ -189,7 +189,10 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   if (p.k != 0 && (!call->skips_product || sums_operand) && (!operands.a || !operands.b)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
-  if (call->skips_product) p.k = 0;
+  if (call->skips_product) {
+    p.k = 0;
+    p.taken_by = 0;
+  }
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
   p.a.data = by_rows ? operands.a : operands.b;
   p.b.data = by_rows ? operands.b : operands.a;
@@ -237,12 +240,13 @@ bool is_noted(const MatmulDesc &desc, const Call &call) {
 }
 
 bool find_translated(const MatmulDesc &desc, const Layouts &l, Call *call) {
-  const Translated *noted = translated_of(desc);
+  Translated *noted = translated_of(desc);
   uint64_t revisions[5];
   read_revisions(desc, l, revisions);
   if (std::memcmp(noted->revisions, revisions, sizeof revisions) != 0) return false;
   call->problem = noted->problem;
   call->batch = noted->batch;
+  call->noted = &noted->problem;
   return true;
 }
 

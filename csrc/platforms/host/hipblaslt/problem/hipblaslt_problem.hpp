@@ -28,6 +28,7 @@ struct Call {
   // Then the sums along k of A or B, which an epilogue returns as well, are made apart from the product.
   gemm::Reduction sums = gemm::Reduction::none;
   int64_t sums_k = 0;
+  gemm::Problem *noted = nullptr;  // this thread's note of such calls, until its next one
 };
 
 // Fills *call or says why not, in the order in which the library checks. `operands` is null while algorithms are
