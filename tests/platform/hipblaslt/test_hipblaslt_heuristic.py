@@ -98,3 +98,30 @@ def test_null_algorithm_is_an_implicit_query(handle):
         assert call.matmul(handle, 1.0, a, b, 0.0, d, d, None) == SUCCESS
         unwrap(hip.hipStreamSynchronize(None))
     assert (d == 2).all()
+
+
+def test_a_repeated_call_is_checked_as_the_first_is(handle):
+    """The platform may remember what it has checked; another algorithm, factor or descriptor is another call."""
+    a, b, d = np.ones(20000, np.float32), np.ones(20000, np.float32), np.zeros(16, np.float32)
+    with Call(Problem(4, 4, 8)) as short, Call(Problem(4, 4, 4096)) as long:
+        (own, *_), (others, *_) = (
+            [calls.algo_of(result) for result in call.heuristic(handle, 40, workspace=0)[1]] for call in (short, long)
+        )
+
+        def product(call, algo, alpha=1.0, operand=a):
+            d[:] = -1
+            status = call.matmul(handle, alpha, operand, b, 0.0, d, d, algo)
+            unwrap(hip.hipStreamSynchronize(None))
+            return status, set(d.tolist())
+
+        for _ in range(3):
+            assert product(short, own) == (SUCCESS, {8.0})
+            assert product(long, others) == (SUCCESS, {4096.0})
+            refused, untouched = product(long, own)
+            assert refused != SUCCESS
+            assert untouched == {-1.0}
+            assert product(short, own, alpha=0.0, operand=None) == (SUCCESS, {0.0})
+        calls.set_desc(short.desc, calls.Desc.HIPBLASLT_MATMUL_DESC_TRANSA, int(calls.Operation.HIPBLAS_OP_T))
+        assert product(short, own)[0] != SUCCESS
+        calls.set_desc(short.desc, calls.Desc.HIPBLASLT_MATMUL_DESC_TRANSA, int(calls.Operation.HIPBLAS_OP_N))
+        assert product(short, own) == (SUCCESS, {8.0})
