@@ -56,12 +56,17 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     >>> coop.block_reduce(np.array([[3, 1, 2], [6, 5, 4]]), "max").tolist()
     [3, 6]
     """
-    values, rows = _rows_of("block_reduce", x)
+    return _reduce_rows("block_reduce", x, op, threads, out)
+
+
+def _reduce_rows(name: str, x: Any, op: Any, threads: Any, out: Any) -> Any:
+    """Reduce each row of an array; ``name`` is the function that the user called."""
+    values, rows = _rows_of(name, x)
     if values.shape[-1] == 0:
-        raise InvalidProblemError(f"block_reduce: x has shape {values.shape}; its rows are empty")
-    block = _threads("block_reduce", threads, rows)
-    result, array = _result("block_reduce", x, out, values, values.shape[:-1])
-    kernel = _reducer(_operator("block_reduce", op), values.dtype)
+        raise InvalidProblemError(f"{name}: x has shape {values.shape}; its rows are empty")
+    block = _threads(name, threads, rows)
+    result, array = _result(name, x, out, values, values.shape[:-1])
+    kernel = _reducer(_operator(name, op), values.dtype)
     try:
         kernel[len(rows), block](rows, array.reshape(len(rows)))
     finally:
@@ -124,7 +129,7 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
 
 def _row_reduction(name: str, op: str, what: str, example: int) -> Any:
     def function(x: Any, *, threads: int = 256, out: Any = None) -> Any:
-        return block_reduce(x, op, threads=threads, out=out)
+        return _reduce_rows(name, x, op, threads, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Return the {what} of each row of an array, as `block_reduce` does.

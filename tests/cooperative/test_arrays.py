@@ -60,7 +60,7 @@ def test_tensors_give_tensors(rng):
     out = torch.empty(3, dtype=torch.float64)
     assert coop.row_max(x, out=out) is out
     assert torch.equal(out, x.max(-1).values)
-    with pytest.raises(InvalidOperandError, match="block_reduce: x .*bfloat16"):
+    with pytest.raises(InvalidOperandError, match="^row_sum: x .*bfloat16"):
         coop.row_sum(x.bfloat16())
     assert torch.equal(coop.row_max(x.half()), x.half().max(-1).values)
 
@@ -68,7 +68,11 @@ def test_tensors_give_tensors(rng):
 def test_what_is_refused():
     x = np.zeros((3, 4))
     for call, error, message in (
-        (lambda: coop.row_sum(np.float64(3)), InvalidOperandError, "block_reduce: x is float64"),
+        (lambda: coop.row_sum(np.float64(3)), InvalidOperandError, "^row_sum: x is float64; pass an array$"),
+        (lambda: coop.row_min(3.0), InvalidOperandError, "^row_min: x is float; pass an array$"),
+        (lambda: coop.row_max((1.0, 2.0)), InvalidOperandError, "^row_max: x is tuple; pass an array$"),
+        (lambda: coop.block_reduce(3.0), InvalidOperandError, "^block_reduce: x is float; pass an array$"),
+        (lambda: coop.block_scan([1.0]), InvalidOperandError, "^block_scan: x is list; pass an array$"),
         (lambda: coop.row_sum(np.array(3.0)), InvalidProblemError, "x has no dimension"),
         (lambda: coop.row_sum(np.zeros((3, 0))), InvalidProblemError, "its rows are empty"),
         (lambda: coop.row_sum(x, out=np.zeros(4)), InvalidProblemError, r"it must have \(3,\)"),
@@ -77,7 +81,7 @@ def test_what_is_refused():
         (lambda: coop.block_reduce(x > 1, "|", out=(x > 1)[:, 0]), InvalidOperandError, "has gaps"),
         (lambda: coop.block_reduce(x, 3), InvalidOperandError, "op is int"),
         (lambda: coop.block_scan(x, compose, exclusive=True), InvalidProblemError, "pass initial="),
-        (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "block_reduce: threads is 0"),
+        (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "^row_sum: threads is 0"),
         (lambda: coop.row_sum(x, threads=1025), InvalidProblemError, "threads is 1025; .* from 1 to 1024"),
         (lambda: coop.block_scan(x, threads=2000), InvalidProblemError, "block_scan: threads is 2000"),
         (lambda: coop.block_scan(x, threads=1.0), InvalidProblemError, "threads is 1.0"),

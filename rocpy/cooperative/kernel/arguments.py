@@ -22,11 +22,11 @@ def value_of(kernel: Any, index: int, argument: Any) -> Any:
     name = names[index] if index < len(names) else f"argument {index}"
     if isinstance(argument, tuple):
         return tuple(value_of(kernel, index, each) for each in argument)
-    return as_numpy(f"kernel {kernel.name}", name, argument)
+    return as_numpy(f"kernel {kernel.name}", name, argument, "a number, an array or a tuple of them")
 
 
-def as_numpy(subject: str, name: str, argument: Any) -> np.ndarray:
-    """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
+def as_numpy(subject: str, name: str, argument: Any, accepted: str = "an array") -> np.ndarray:
+    """Return numpy's view of an argument's memory; `subject` begins what is said if there is none."""
     if isinstance(argument, np.ma.MaskedArray):
         raise InvalidOperandError(
             f"{subject}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data"
@@ -36,9 +36,7 @@ def as_numpy(subject: str, name: str, argument: Any) -> np.ndarray:
     if is_tensor(argument):
         return _from_torch(subject, name, argument)
     if not hasattr(argument, "__dlpack__"):
-        raise InvalidOperandError(
-            f"{subject}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
-        )
+        raise InvalidOperandError(f"{subject}: {name} is {type(argument).__name__}; pass {accepted}")
     try:
         return np.from_dlpack(argument)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
