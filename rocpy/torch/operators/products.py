@@ -18,7 +18,7 @@ from rocpy.torch.operators.below import Below
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import product_kernel
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import ProductSettings, check_product, check_scalars, product_shapes
+from rocpy.torch.operators.shapes import ProductSettings, check_aux, check_product, check_scalars, product_shapes
 
 __all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra", "record_product"]
 
@@ -190,11 +190,15 @@ def _composed(
 ) -> Any:
     """Return an epilogue as the recorded product followed by torch's functions, which are recorded too."""
     alpha, beta, clamp, dtype, compute = settings
+    if _takes_less(row, bias, aux, clamp):
+        check_product(a, b, c, bias, aux, row.name, ProductSettings(*settings))
     if a.is_complex() and (row.aux == "load" or not (row.gradient or activation_of(row) == "none")):
         raise UnsupportedError(
             f"epilogue {row.name!r}: not for complex numbers; use 'default' or 'bias' and a function after it"
         )
     pre = record_product(below, a, b, c, bias, None, plain_name(row), alpha, beta, None, dtype, compute)
+    if aux is not None and not torch.jit.is_tracing():  # where extents are tensors
+        check_aux(aux, pre)
     y = apply_epilogue(row, pre, aux, clamp)
     if row.aux == "store":
         return y, pre
@@ -203,6 +207,15 @@ def _composed(
     a2, b2, y2 = _matrices(a, b, y)
     sums = {"bgrad": lambda: y2.sum(-2), "bgrada": lambda: a2.sum(-1), "bgradb": lambda: b2.sum(-2)}[row.gradient]()
     return y, sums.to(y.dtype)
+
+
+def _takes_less(row: EpilogueRow, bias: object, aux: object, clamp: object) -> bool:
+    """Whether an operand is there that an epilogue does not take."""
+    return (
+        (bias is not None and not row.bias)
+        or (aux is not None and row.aux != "load")
+        or (clamp is not None and not row.clamp)
+    )
 
 
 @in_default_environment

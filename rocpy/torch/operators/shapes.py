@@ -12,7 +12,15 @@ from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["ProductSettings", "check_devices", "check_layer_input", "check_product", "check_scalars", "product_shapes"]
+__all__ = [
+    "ProductSettings",
+    "check_aux",
+    "check_devices",
+    "check_layer_input",
+    "check_product",
+    "check_scalars",
+    "product_shapes",
+]
 
 
 class ProductSettings(NamedTuple):
@@ -98,6 +106,18 @@ def check_product(
         compute=settings.compute,
         clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
     )
+
+
+def check_aux(aux: Tensor, result: Tensor) -> None:
+    """Refuse an aux that is not of a result's shape and type, which torch's functions would broadcast and promote."""
+    if aux.shape != result.shape:
+        raise InvalidProblemError(
+            f"aux: got shape {tuple(aux.shape)}, expected the result's shape {tuple(result.shape)}"
+        )
+    if aux.dtype != result.dtype:
+        raise InvalidProblemError(
+            f"aux is {_name(aux.dtype)} and the result is {_name(result.dtype)}; they must be equal"
+        )
 
 
 def product_shapes(a: Tensor, b: Tensor, row: EpilogueRow) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
