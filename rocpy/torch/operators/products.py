@@ -11,6 +11,7 @@ from torch import Tensor
 from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
@@ -111,7 +112,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
             grads[2] = (d * _conjugate(ctx.beta)).sum_to_size(ctx.c_shape)
         a2, b2, d2 = _matrices(a, b, d)
         if need_bias:
-            grads[3] = _bias_gradient(a, b, d2, ctx.bias_shape)
+            grads[3] = _bias_gradient(min(a.dim(), b.dim()) > 1, d2, ctx.bias_shape)
         if d2.dtype != a.dtype:
             d2 = d2.to(a.dtype)
         if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
@@ -133,11 +134,10 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
 _apply = super(torch.autograd.Function, ProductFunction).apply
 
 
-def _bias_gradient(a: Tensor, b: Tensor, d: Tensor, shape: Any) -> Tensor:
+def _bias_gradient(matrices: bool, d: Tensor, shape: torch.Size) -> Tensor:
     """Return the sums of the result's gradient that a bias of this shape was added to."""
-    m, n = d.shape[-2:]
-    column = len(shape) == 2 and tuple(shape) == (m, 1) and min(a.dim(), b.dim()) >= 2
-    if column and (n != 1 or (m != 1 and tuple(d.shape[:-2]) != (m,))):
+    # Extents may be symbols: only of a bias that may be one for each row are they compared.
+    if len(shape) > 1 and is_column_bias(tuple(shape), *d.shape[-2:], tuple(d.shape[:-2]), matrices):
         return d.sum(-1, keepdim=True).sum_to_size(shape)
     return d.sum(-2).sum_to_size(shape)
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.errors import UnsupportedError
+from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.torch.operators import blocks, linear_layer, products
 from rocpy.torch.operators.activations import ACTIVATIONS
 from rocpy.torch.operators.registration import LIBRARY
+from rocpy.torch.operators.shapes import ProductSettings, check_product
 
 __all__ = ["register"]
 
@@ -65,6 +66,17 @@ def _mlp(aux: bool) -> Callable[..., Any]:
     return rule
 
 
+def _bias(bias: Tensor, mapped: bool, own: int, m: int, n: int, lead: Any, matrices: bool) -> Tensor:
+    """Return a bias with the mapped axis in front, of a shape that stands for the same in a product of this batch."""
+    shape = tuple(bias.shape[1:] if mapped else bias.shape)
+    if own > 1 and is_column_bias(shape, m, n, tuple(lead[1:]), matrices):
+        # With all axes, so that it is never one for each batch entry.
+        return _padded(bias if mapped else bias.unsqueeze(0), True, own, len(lead) + 1)
+    bias = _padded(bias, mapped, own, len(lead))
+    # Spelled out where one element could be taken for a bias per row.
+    return bias.expand(*lead, n) if bias.dim() > 1 and n == 1 else bias
+
+
 def _product(
     info: Any,
     in_dims: Any,
@@ -80,13 +92,12 @@ def _product(
     row = EPILOGUES[epilogue]
     mapped = [axis is not None for axis in in_dims[:5]]
     a, b, c, bias, aux = (_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True))
-    own = [0 if x is None else x.dim() - is_mapped for x, is_mapped in zip((a, b, c, bias, aux), mapped, strict=True)]
+    own_operands = a, b, c, bias, aux
+    own = [0 if x is None else x.dim() - is_mapped for x, is_mapped in zip(own_operands, mapped, strict=True)]
     rows, columns = own[0] > 1, own[1] > 1  # whether the result has these axes
     batch = max(own[0], own[1], 2) - 2
     full = batch + rows + columns
     m, n = (a.shape[-2] if rows else 1), (b.shape[-1] if columns else 1)
-    if bias is not None and own[3] == 2 and tuple(bias.shape[-2:]) == (m, 1) and n != 1:
-        raise UnsupportedError("bias: one per row, of shape (M, 1), is not supported under torch.vmap; add it as c=")
     left = _padded(a if rows else a.unsqueeze(-2), mapped[0], max(own[0], 2), batch + 2)
     right = _padded(b if columns else b.unsqueeze(-1), mapped[1], max(own[1], 2), batch + 2)
     if not (mapped[0] or mapped[1]):
@@ -101,9 +112,14 @@ def _product(
         return x if rows else x.unsqueeze(-2)
 
     addend = promoted(c, 2)
-    bias = None if bias is None else _padded(bias, mapped[3], own[3], batch + 1)
+    if bias is not None:
+        lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        bias = _bias(bias, mapped[3], own[3], m, n, lead, rows and columns)
     fused = row.aux == "none" and not row.gradient and not row.clamp
     name = epilogue if fused else products.plain_name(row)
+    if (not fused or aux is not None) and info.batch_size:
+        entries = (x if x is None or not is_mapped else x[0] for x, is_mapped in zip(own_operands, mapped, strict=True))
+        check_product(*entries, epilogue, ProductSettings(*settings))
     y = products.product(left, right, addend, bias, None, name, alpha, beta, None, dtype, compute)
     pre = y
     if not fused:
