@@ -15,6 +15,7 @@ from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_epilogue, custom_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
+from rocpy.torch.layers.gate_state import join_gate, split_gate
 from rocpy.torch.operators.activations import (
     Activation,
     ActivationName,
@@ -306,8 +307,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         find_activation(activation, approximate)
         self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)
-        self.register_state_dict_post_hook(_split_gate)
-        self.register_load_state_dict_pre_hook(_join_gate)
+        self.register_state_dict_post_hook(split_gate)
+        self.register_load_state_dict_pre_hook(join_gate)
 
     if TYPE_CHECKING:
 
@@ -323,17 +324,3 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         return f"activation={self.activation}" + (
             "" if self.approximate == "none" else f", approximate={self.approximate}"
         )
-
-
-def _split_gate(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> None:  # noqa: ARG001
-    for name in ("weight", "bias"):
-        both = state.pop(f"{prefix}gate_up_proj.{name}", None)
-        if both is not None:
-            state[f"{prefix}gate_proj.{name}"], state[f"{prefix}up_proj.{name}"] = both.chunk(2, 0)
-
-
-def _join_gate(module: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:  # noqa: ARG001
-    for name in ("weight", "bias"):
-        gate, up = (f"{prefix}{part}_proj.{name}" for part in ("gate", "up"))
-        if gate in state and up in state:
-            state[f"{prefix}gate_up_proj.{name}"] = torch.cat((state.pop(gate), state.pop(up)), 0)
