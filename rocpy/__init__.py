@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
-from rocpy._locks import forks_wait as _forks_wait
 from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute as _missing_attribute
@@ -94,8 +93,7 @@ def _stored_choices() -> _stored.StoredChoices:
 
 
 def _import_tuner() -> _tuner.Tuner:
-    with _forks_wait():
-        from rocpy.tuning import _live  # most programs only look choices up
+    from rocpy.tuning import _live  # most programs only look choices up
 
     return _live
 
@@ -117,9 +115,7 @@ _SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "jax", "rcc
 
 
 def _import(name: str) -> object:
-    """Import a part of rocpy; another thread that forks waits for it, as it does not for ``import rocpy.name``."""
-    with _forks_wait():
-        return _importlib.import_module(f"rocpy.{name}")
+    return _importlib.import_module(f"rocpy.{name}")
 
 
 def __getattr__(name: str) -> object:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-__all__ = ["forks_wait", "hold_over_forks", "reentrant_lock"]
+from rocpy._import_hook import when_imported
+
+__all__ = ["hold_over_forks", "reentrant_lock"]
 
 
 def reentrant_lock() -> Any:
@@ -30,6 +32,38 @@ def reentrant_lock() -> Any:
 # How long a fork waits for other threads' imports: one of them may itself wait for the thread that forks, which runs
 # the body of a module.
 _LONGEST_WAIT_S = 60.0
+_BETWEEN_LOOKS_S = 0.001
+
+# Weak references to the locks of the modules that are being imported, by name. Only importlib knows which thread holds
+# one; a Python without this table has forks that do not wait.
+_module_locks: dict[str, Any] = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+
+
+def _importing_threads() -> set[int]:
+    """Return the threads that import a module of rocpy, or another package's module for rocpy."""
+    threads = set()
+    for name, reference in list(_module_locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner is not None and (_is_ours(name) or _imports_for_rocpy(owner)):
+            threads.add(owner)
+    return threads
+
+
+def _is_ours(module: str | None) -> bool:
+    return module is not None and module.partition(".")[0] == "rocpy"
+
+
+def _imports_for_rocpy(thread: int) -> bool:
+    """Whether an import of a thread began in a function of rocpy: a program's own imports may go on for ever."""
+    imports = False
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_globals is vars(importlib._bootstrap):  # type: ignore[attr-defined]
+            imports = True
+        elif imports and _is_ours(frame.f_globals.get("__name__")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Forks:
@@ -39,44 +73,35 @@ class _Forks:
     """
 
     def __init__(self) -> None:
-        self._gate = threading.Condition(reentrant_lock())  # the last of the locks that whoever forks takes
-        self._importing: list[int] = []  # threads
-        self._locks: list[Any] = []
-        self._held: list[Any] = []  # by the thread that forks; read and written by who has the gate
+        self._locks: list[Any] = [reentrant_lock()]  # the first, which is taken last, guards the two below
+        self._held: list[Any] = []  # by the thread that forks
         self._forking: list[int] = []  # that thread
-        os.register_at_fork(before=self._take, after_in_parent=self._give_back, after_in_child=self._after_in_child)
+        os.register_at_fork(before=self._take, after_in_parent=self._give_back, after_in_child=self._give_back)
+        # What others hold during a fork, threads that import may need: they take it after this has waited. The hooks of
+        # who comes last are called first.
+        for module in ("concurrent.futures.thread", "logging"):
+            when_imported(module, lambda: os.register_at_fork(before=self._take))
 
     def add(self, lock: Any) -> None:
         self._locks.append(lock)
 
-    @contextmanager
-    def wait_for_import(self) -> Iterator[None]:
-        me = threading.get_ident()
-        with self._gate:
-            self._importing.append(me)
-        try:
-            yield
-        finally:
-            with self._gate:
-                self._importing.remove(me)
-                self._gate.notify_all()
-
     def _take(self) -> None:
+        if self._is_mine():
+            return
         until = time.monotonic() + _LONGEST_WAIT_S
         while not self._try_to_take(until):
-            pass
+            time.sleep(_BETWEEN_LOOKS_S)
 
     def _try_to_take(self, until: float) -> bool:
-        """Take all locks, or none of them if an import began meanwhile, which may wait for one."""
+        """Take all locks, or none of them while others import, which may wait for one."""
+        if _must_wait(until):
+            return False
         taken: list[Any] = []
         try:
-            with self._gate:
-                while (left := until - time.monotonic()) > 0 and self._others_import():
-                    self._gate.wait(left)
-            for lock in [*reversed(self._locks), self._gate]:
+            for lock in reversed(self._locks):
                 lock.acquire()
                 taken.append(lock)
-            if time.monotonic() < until and self._others_import():
+            if _must_wait(until):
                 _release(taken)
                 return False
         except BaseException:  # an interrupt: the fork goes on
@@ -86,20 +111,20 @@ class _Forks:
         self._forking.append(threading.get_ident())
         return True
 
-    def _others_import(self) -> bool:
-        # A thread that itself imports does not wait: another one that does, too, would wait for it.
-        return bool(self._importing) and threading.get_ident() not in self._importing
+    def _is_mine(self) -> bool:
+        return self._forking == [threading.get_ident()]
 
     def _give_back(self) -> None:
-        if self._forking == [threading.get_ident()]:  # not where the fork began before this module was there
+        if self._is_mine():  # not where the fork began before this module was there
             self._forking.clear()
             held, self._held = self._held, []
             _release(held)
 
-    def _after_in_child(self) -> None:
-        me = threading.get_ident()
-        self._importing = [thread for thread in self._importing if thread == me]
-        self._give_back()
+
+def _must_wait(until: float) -> bool:
+    # A thread that itself imports does not wait: another one that does, too, would wait for it.
+    threads = _importing_threads()
+    return bool(threads) and threading.get_ident() not in threads and time.monotonic() < until
 
 
 def _release(locks: list[Any]) -> None:
@@ -108,11 +133,6 @@ def _release(locks: list[Any]) -> None:
 
 
 _forks = _Forks()
-
-
-def forks_wait() -> AbstractContextManager[None]:
-    """Let forks of other threads wait until a block, which imports a part of rocpy, is over."""
-    return _forks.wait_for_import()
 
 
 def hold_over_forks(lock: Any) -> None:

@@ -4,7 +4,6 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from rocpy._locks import forks_wait
 from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute
 from rocpy._signatures import public_names
@@ -66,7 +65,6 @@ _LATE = {
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise missing_attribute("rocpy.blaslt", name, __all__)
-    with forks_wait():
-        module = importlib.import_module(f"rocpy.blaslt.{_LATE[name]}")
+    module = importlib.import_module(f"rocpy.blaslt.{_LATE[name]}")
     exported = globals()[name] = suggest_keywords(getattr(module, name))
     return exported

@@ -58,23 +58,103 @@ def test_the_first_product_which_reads_stored_choices(run_python):
     run_python(HEAD + code)
 
 
-def test_a_fork_while_a_slow_part_is_imported_waits_for_it(run_python):
-    """The parts are held up: without waiting the child would find a lock of a thread that it does not have."""
-    code = """
-    import importlib.abc, importlib.machinery
+EPILOGUE = """
+    @rocpy.epilogue
+    def shrink(x):
+        return np.tanh(x)
+"""
+# First uses, each with a module that it imports: rocpy's own, and another package's in a function of rocpy.
+FIRST_USES = {
+    "a name": ("", "rocpy.tuning", "rocpy.tuning.database"),
+    "a statement": ("", "import rocpy.tuning", "rocpy.tuning.database"),
+    "a product with an epilogue of the user's": (EPILOGUE, "rocpy.matmul(ones, ones, epilogue=shrink)", "rocpy.blaslt.custom.plan"),
+    "a part of a package": ("", "rocpy.grouped_matmul([ones], [ones])", "rocpy.blaslt.grouped.function"),
+    "a function": ("", "rocpy.explain(ones, ones)", "rocpy.blaslt.front.explain_product"),
+    "a module of Python's": ("", "hasattr(rocpy, 'no_such_name')", "difflib"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
+def test_a_fork_while_a_slow_module_is_imported_waits_for_it(run_python, use):
+    """The import is held up: without waiting the child would find a lock of a thread that it does not have."""
+    before, statement, module = use
+    code = f"""
+    import logging   # whose lock a fork holds, and an import may need
+    from rocpy._import_hook import when_imported
     begun = threading.Event()
 
-    class Slow(importlib.abc.MetaPathFinder):
-        def find_spec(self, fullname, path, target=None):
-            if fullname == "rocpy.tuning.database" and not begun.is_set():
-                begun.set()
-                time.sleep(0.3)
+    def hold_up():
+        begun.set()
+        time.sleep(0.2)
+        logging.getLogger("slow")
 
-    sys.meta_path.insert(0, Slow())
-    thread = threading.Thread(target=lambda: rocpy.tuning)
+    {before}
+    def use():
+        {statement}
+
+    assert "{module}" not in sys.modules
+    when_imported("{module}", hold_up)   # within the import
+    thread = threading.Thread(target=use)
     thread.start()
-    begun.wait()
+    assert begun.wait(20)
+    started = time.monotonic()
+    in_child(use)
+    assert time.monotonic() - started < 30   # not until waiting is given up
+    thread.join()
+    """
+    run_python(HEAD + code)
+
+
+def test_a_fork_does_not_wait_for_a_module_that_a_program_imports(run_python):
+    """Its body may be the whole program."""
+    code = """
+    from rocpy._import_hook import when_imported
+    begun, end, ended = threading.Event(), threading.Event(), []
+
+    def run():
+        rocpy.matmul(ones, ones)
+        begun.set()
+        ended.append(end.wait(20))
+
+    def use():
+        import this
+
+    when_imported("this", run)   # within the import
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert begun.wait(20)
     in_child(lambda: rocpy.tuning)
+    end.set()
+    thread.join()
+    assert ended == [True]
+    """
+    run_python(HEAD + code)
+
+
+def test_a_kernel_that_another_thread_compiles(run_python):
+    code = """
+    from rocpy import cooperative
+
+    @cooperative.jit
+    def fill(x):
+        x[cooperative.grid(1)] = 1
+
+    def use():
+        fill[1, 64](np.zeros(64, np.float32))
+
+    from rocpy.cooperative.cpu import compile, launcher
+    begun, compiled = threading.Event(), compile.compiled
+
+    def slowly(*args):
+        begun.set()
+        time.sleep(0.1)
+        return compiled(*args)
+
+    compile.compiled = slowly
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert begun.wait(20)
+    in_child(use)
     thread.join()
     """
     run_python(HEAD + code)

@@ -75,36 +75,54 @@ def test_a_lock_that_is_named_during_a_fork_is_left_alone(run_python):
 
 # Threads that import, take locks within their imports and import while they hold one, while others fork.
 ALL_AT_ONCE = """
-from rocpy._locks import forks_wait
+import importlib.abc, importlib.util, sys, time
 hold_over_forks(lock)
 outer = threading.RLock()
 hold_over_forks(outer)
-import time
-until = time.monotonic() + 1
+bodies = {}
+
+class Parts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, fullname, path, target=None):
+        return importlib.util.spec_from_loader(fullname, self) if fullname in bodies else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        bodies[module.__name__]()
+
+def import_part(body):
+    name = f"rocpy.part{threading.get_ident()}"
+    bodies[name] = body
+    importlib.import_module(name)
+    del sys.modules[name]
+
+def take_lock():
+    with lock:
+        pass
 
 def work(number):
     while time.monotonic() < until:
         if number % 3 == 0:
-            with forks_wait(), lock:
-                pass
+            import_part(take_lock)
         elif number % 3 == 1:
-            with outer, forks_wait():
-                time.sleep(0.001)
+            with outer:
+                import_part(lambda: time.sleep(0.001))
         else:
             fork()
 
+sys.meta_path.insert(0, Parts())
+until = time.monotonic() + 1
 threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-with forks_wait():
-    fork()   # a thread that imports does not wait for itself
+import_part(fork)  # a thread that imports does not wait for itself
 """
 
 
 def test_imports_locks_and_forks_do_not_wait_for_one_another_for_ever(run_python):
     for kind in ("Lock", "RLock"):
-        run_python(
-            "import warnings\nwarnings.simplefilter('ignore')\n" + FORKS.format(kind=kind, first="", body=ALL_AT_ONCE)
-        )
+        code = FORKS.format(kind=kind, first="", body=ALL_AT_ONCE)
+        run_python("import warnings\nwarnings.simplefilter('ignore')\n" + code)

@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba.core import cgutils, errors, sigutils, types
 from numba.np import arrayobj, numpy_support
 
+from rocpy._locks import hold_over_forks
 from rocpy.cooperative.amdgpu import device_library, library_calls, sort
 from rocpy.cooperative.amdgpu import primitives as device_primitives
 from rocpy.cooperative.amdgpu.target import GLOBAL, NAME, AMDGPUDispatcher, target, target_machine
@@ -30,6 +31,7 @@ from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError,
 
 _ = (primitives, device_primitives, sort)  # registers what GPUs run
 _lock = threading.RLock()
+hold_over_forks(_lock)
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
 _IN_FLOAT64 = re.compile(r"= (?:f(?:add|sub|mul|div|rem|neg) (?:[a-z]+ )*double|(?:tail )?call (?:[a-z]+ )*double )")
 _SLOTS = re.compile(r"rocpy_slots_(\d+)")

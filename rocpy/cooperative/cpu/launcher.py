@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._locks import hold_over_forks
 from rocpy.cooperative.cpu import _simt, machine_code
 from rocpy.cooperative.kernel.faults import raise_fault
 from rocpy.cooperative.kernel.fingerprint import fingerprint_of
@@ -20,6 +21,7 @@ from rocpy.errors import KernelTypeError
 
 _MOST_ENTRIES = 1024
 _lock = threading.RLock()
+hold_over_forks(_lock)
 Config = _simt.Config
 
 

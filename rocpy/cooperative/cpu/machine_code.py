@@ -21,12 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocpy._locks import hold_over_forks
 from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.runtime import _disk_cache
 
 FORMAT = 4  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
+hold_over_forks(_lock)
 _loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
 _UNDEFINED = 0  # section of a symbol that an object does not define
 _GLOBAL_BINDINGS = (1, 2)

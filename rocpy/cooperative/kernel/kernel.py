@@ -12,6 +12,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from rocpy import platform
+from rocpy._locks import hold_over_forks
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.cooperative.kernel import backends
 from rocpy.cooperative.kernel.arguments import narrowed, raise_versions, value_of
@@ -21,6 +22,7 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeErr
 
 _ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
 _lock = threading.RLock()
+hold_over_forks(_lock)
 
 
 class Kernel:
