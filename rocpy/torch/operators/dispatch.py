@@ -14,6 +14,7 @@ from torch.fx import Proxy
 from rocpy import dtypes
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.blaslt.front.call import compute_product
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue
 from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.options import options as _options
@@ -61,7 +62,7 @@ def _sole(aux: dict[str, Any]) -> Any:
 
 def _scalar(x: Any, name: str) -> Any:
     # As it is: torch's compiler makes a changing number an input of its graph, and float() would fix it.
-    if isinstance(x, (int, float)):
+    if isinstance(x, float) or (isinstance(x, int) and -(2**63) <= x < 2**63):  # torch's integers have 64 bits
         return x
     if isinstance(x, Tensor):
         raise UnsupportedError(
@@ -69,10 +70,10 @@ def _scalar(x: Any, name: str) -> Any:
             f"float({name}), or multiply by the tensor"
         )
     try:
-        number = complex(x)
-    except (TypeError, ValueError):
-        raise UnsupportedError(f"{name}: got {x!r}, expected a number where torch records or traces") from None
-    return number if number.imag else number.real
+        number = complex(() if isinstance(x, str) else x)  # which would read digits
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a number on the host") from None
+    return number if number.imag or isinstance(x, complex) else number.real
 
 
 def _scalars(alpha: Any, beta: Any, c: Any) -> tuple[Any, Any]:
@@ -94,6 +95,9 @@ def _dispatched_custom(
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
     _check_tensor(c, "c")
+    for name, value in zip(("alpha", "beta"), scalars, strict=True):
+        if isinstance(value, complex):
+            raise InvalidOperandError(f"{name}: got {value!r} (complex), expected a real number on the host")
     refuse_tangents(a=a, b=b, c=c)
     if isinstance(inputs, Mapping):
         refuse_tangents(**{str(name): value for name, value in inputs.items()})
@@ -112,7 +116,23 @@ def _source_of(weight: Weight) -> tuple[Any, Any]:
     return read.source if read.layout == "kn" else read.source.transpose(-1, -2), read.bias
 
 
-def dispatched_matmul(
+def dispatched_matmul(a: Any, b: Any, /, c: Any = None, *, out: Any = None, **arguments: Any) -> Any:
+    """Return what ``rocpy.matmul`` returns, by the operators: recorded, traced or transformed as torch wants it."""
+    if out is None:
+        return _dispatched(a, b, c, **arguments)
+    _check_tensor(a, "a")
+    if isinstance(a, Proxy) or isinstance(out, Proxy):
+        raise UnsupportedError("out: not available where torch.fx traces with symbols; omit it")
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        raise UnsupportedError("out: not available under a transform of torch.func; omit it")
+    if not (torch.amp.is_autocast_available(a.device.type) and torch.is_autocast_enabled(a.device.type)):
+        return _dispatched(a, b, c, out=out, **arguments)
+    # As torch's own functions, one with out= computes in the types of its operands.
+    with torch.autocast(a.device.type, enabled=False):
+        return matmul(a, b, c, out=out, **arguments)
+
+
+def _dispatched(
     a: Any,
     b: Any,
     /,
@@ -131,11 +151,12 @@ def dispatched_matmul(
     options: Any = None,
     **others: Any,
 ) -> Any:
-    """Return what ``rocpy.matmul`` returns, by the operators: recorded, traced or transformed as torch wants it."""
     _refuse_untraced(others)
+    scalars = _scalars(alpha, beta, c)
+    if c is None and scalars[1] != 0:
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     if is_custom(epilogue):
         settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
-        scalars = _scalars(alpha, beta, c)
         return _dispatched_custom(a, b, c, epilogue, epilogue_inputs, scalars, options, settings)
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
@@ -149,10 +170,7 @@ def dispatched_matmul(
     refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
-    if c is None and beta is not None and beta != 0:
-        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     dtype = _dtype(dtype)
-    scalars = _scalars(alpha, beta, c)
     bounds = None if clamp is None else list(clamp_bounds(clamp))
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
     if not torch.compiler.is_compiling():
@@ -230,8 +248,8 @@ def _refuse_untraced(others: dict[str, Any]) -> None:
     for name, value in others.items():
         if value is not _DEFAULTS.get(name) and value is not None:
             raise UnsupportedError(
-                f"{name}: not available where torch records, traces or transforms the product; omit it, or call "
-                "it under torch.no_grad() on plain tensors"
+                f"{name}: not available where torch records, traces, transforms or casts the product; omit it, or "
+                "call it under torch.no_grad() and outside of autocast, on plain tensors"
             )
 
 
@@ -252,6 +270,8 @@ def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
         raise InvalidProblemError(
             f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"
         )
+    if any(step == 0 and extent > 1 for step, extent in zip(out.stride(), out.shape, strict=True)):
+        raise InvalidOperandError("out has elements that share memory (an expanded view?); pass its contiguous copy")
     if out.dtype != result.dtype:
         result_type, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
         check_cast(result_type, seen)
