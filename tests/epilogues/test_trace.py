@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tracing: what functions become, what is refused and where, and expressions as data."""
 
+import functools
 import math
 import pickle
 import re
@@ -200,8 +201,40 @@ def test_what_cannot_be_traced_names_the_line(function, error, words):
     ],
 )
 def test_functions_that_are_no_epilogues(function):
-    with pytest.raises(rocpy.InvalidProblemError):
+    with pytest.raises(rocpy.InvalidProblemError) as caught:
         rocpy.epilogue(function)
+    assert str(caught.value).startswith(f"{__file__}:{function.__code__.co_firstlineno}: ")
+
+
+OTHERS = [
+    "np.tanh",
+    "torch.relu",
+    "torch.nn.functional.silu",
+    "torch.nn.functional.leaky_relu",
+    "torch.nn.Tanh()",
+    "torch.nn.ReLU()",
+    "functools.partial(torch.nn.functional.gelu, approximate='tanh')",
+]
+
+
+@pytest.mark.parametrize("written", OTHERS)
+def test_functions_of_packages_are_to_be_wrapped(torch, written):
+    f = eval(written, {"np": np, "torch": torch, "functools": functools})
+    with pytest.raises(rocpy.InvalidOperandError, match=f"{re.escape(__file__)}:.*; wrap it: lambda x: ") as caught:
+        rocpy.epilogue(f)
+    advice = str(caught.value).rpartition("wrap it: ")[2]
+    wrapped = eval(advice, {"f": f, getattr(f, "__name__", "f"): f})
+    assert len(rocpy.epilogue(wrapped).expression.nodes) > 1
+
+
+def test_functions_of_packages_whose_parameters_are_operands(torch):
+    assert text_of(torch.nn.functional.tanh) == "tanh(x)"
+    assert text_of(abs) == "abs(x)"
+
+
+def test_a_class_is_no_function(torch):
+    with pytest.raises(rocpy.InvalidOperandError, match=r"GELU: a class; pass a function: lambda x: GELU\(\)\(x\)"):
+        rocpy.epilogue(torch.nn.GELU)
 
 
 def test_not_callable():

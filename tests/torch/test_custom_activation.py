@@ -116,6 +116,19 @@ def test_mlp_trains(bias):
         torch.testing.assert_close(mlp(x), reference(x))
 
 
+@pytest.mark.parametrize("grad", [True, False])
+def test_mlp_passes_inputs_on(grad):
+    mlp = rt.MLP(6, 8, activation=softcap_residual)
+    x, r = tensors((5, 6), (5, 8), dtype=torch.float32)
+    with torch.set_grad_enabled(grad):
+        torch.testing.assert_close(mlp(x, residual=r), mlp.fc2(mlp.fc1(x, residual=r)))
+        with pytest.raises(rocpy.InvalidProblemError, match="needs 'residual'"):
+            mlp(x)
+        for activation in ("gelu", squared_relu):
+            with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs"):
+                rt.MLP(6, 8, activation=activation)(x, residual=r)
+
+
 @pytest.mark.slow
 def test_a_changed_number_is_no_new_graph():
     from torch._dynamo.testing import CompileCounterWithBackend
@@ -137,9 +150,20 @@ def test_a_changed_number_is_no_new_graph():
     assert counter.frame_count <= 3  # a constant, a changing number, a whole one
 
 
-def test_a_gate_has_no_epilogue_of_the_users():
-    with pytest.raises(rocpy.InvalidProblemError, match="gate"):
-        rt.GatedMLP(6, 8, activation=squared_relu)
+@pytest.mark.parametrize("activation", [squared_relu, rocpy.epilogues.swiglu, torch.tanh, torch.nn.GELU], ids=str)
+def test_a_gate_has_no_epilogue_of_the_users(activation):
+    with pytest.raises(rocpy.InvalidProblemError, match=r"which a gate cannot use; .* rocpy\.torch\.matmul"):
+        rt.GatedMLP(6, 8, activation=activation)
+
+
+@pytest.mark.parametrize("activation", [rocpy.epilogues.swiglu, rocpy.epilogues.geglu], ids=lambda x: x.name)
+def test_mlp_takes_all_columns(activation):
+    with pytest.raises(rocpy.InvalidProblemError, match="halves the columns.*two rocpy.torch.Linear"):
+        rt.MLP(8, 16, activation=activation)
+    assert torch.nn.Sequential(rt.Linear(8, 16, activation=activation), rt.Linear(8, 8))(torch.ones(2, 8)).shape == (
+        2,
+        8,
+    )
 
 
 @pytest.mark.slow

@@ -21,14 +21,12 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, U
 
 __all__ = ["Traced", "applied", "trace"]
 
-_HERE = str(Path(__file__).parent.parent)
+_ROCPY = str(Path(__file__).parents[2])
 # Packages whose frames are never the line that the user wrote.
 _FOREIGN = ("numpy", "torch", "scipy", "ml_dtypes")
 
 
 def _is_foreign(filename: str) -> bool:
-    if filename.startswith((_HERE, "<frozen")):
-        return True
     for name in _FOREIGN:
         module = sys.modules.get(name)
         home = None if module is None else getattr(module, "__file__", None)
@@ -40,7 +38,9 @@ def _is_foreign(filename: str) -> bool:
 def where_written() -> str:
     """Return file, line and text of the innermost line of the user's that is being run, ending in a colon."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_foreign(frame.f_code.co_filename):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith((_ROCPY, "<frozen")) or _is_foreign(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     if frame is None:
         return ""
@@ -289,8 +289,7 @@ def trace(function: Callable[..., Any]) -> Expression:
     builder = Builder(inputs)
     arguments = [Traced(builder, builder.x(), False), *(Traced(builder, builder.input(name)) for name in inputs)]
     result = function(*arguments)
-    code = function.__code__ if hasattr(function, "__code__") else None
-    location = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+    location = _location(function)
     values = result if isinstance(result, tuple) else (result,)
     if not values:
         raise InvalidProblemError(f"{location}the function returns an empty tuple; an epilogue has one result or more")
@@ -320,25 +319,49 @@ def _is_default(value: Any) -> bool:
     return number is not None and (isinstance(number, float) or -(2**63) <= number < 2**63)
 
 
+def _code(function: Callable[..., Any]) -> Any:
+    """Return the code of a function, or of what a callable object runs; ``None`` where it is no Python."""
+    written = inspect.unwrap(function)
+    return getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
+
+
+def _location(function: Callable[..., Any]) -> str:
+    code = _code(function)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
+
+
+def _refuse_signature(function: Callable[..., Any], name: str, why: str) -> NoReturn:
+    called = getattr(function, "__name__", "f")  # an object has no name
+    raise InvalidOperandError(f"{where_written()}{name}: {why}; wrap it: lambda x: {called}(x)")
+
+
 def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
     if not callable(function):
         raise InvalidOperandError(
             f"rocpy.epilogue takes a function of (x, named inputs), not {type(function).__name__}"
         )
-    name = getattr(function, "__name__", "the function")
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, type):
+        raise InvalidOperandError(f"{where_written()}{name}: a class; pass a function: lambda x: {name}()(x)")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise InvalidOperandError(f"{name}: its signature cannot be read; wrap it: lambda x: {name}(x)") from None
+        _refuse_signature(function, name, "its signature cannot be read")
+    code = _code(function)
+    is_foreign = code is None or _is_foreign(code.co_filename)
+    # What functions of packages take beside the operand are settings (inplace=, out=), not inputs of an epilogue.
+    if is_foreign and any(one.default is not one.empty or one.kind > one.POSITIONAL_OR_KEYWORD for one in parameters):
+        _refuse_signature(function, name, "its parameters are not the product and named inputs")
+    location = f"{_location(function)}{name}: "
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            raise InvalidProblemError(f"{name}: *{one.name}: an epilogue's inputs have names; write them out")
+            raise InvalidProblemError(f"{location}*{one.name}: an epilogue's inputs have names; write them out")
         if one.default is not one.empty and not _is_default(one.default):
-            raise InvalidProblemError(f"{name}: the default of {one.name} is not a number: {one.default!r}")
+            raise InvalidProblemError(f"{location}the default of {one.name} is not a number: {one.default!r}")
     if not parameters or parameters[0].default is not parameters[0].empty:
-        raise InvalidProblemError(f"{name}: its first parameter must be the product, without a default")
+        raise InvalidProblemError(f"{location}its first parameter must be the product, without a default")
     if any(one.kind is one.KEYWORD_ONLY for one in parameters):
-        raise InvalidProblemError(f"{name}: keyword-only parameters; write its inputs without the *")
+        raise InvalidProblemError(f"{location}keyword-only parameters; write its inputs without the *")
     return tuple(one.name for one in parameters[1:]), tuple(
         (one.name, plain_number(one.default)) for one in parameters[1:] if one.default is not one.empty
     )

@@ -183,7 +183,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
     out_features
         ``in_features`` by default.
     activation, approximate
-        As for :class:`Linear`.
+        As for :class:`Linear`; an epilogue that halves the columns is refused.
     bias, pack, device, dtype
         As for :class:`Linear`, for both layers.
 
@@ -217,16 +217,22 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         out_features = in_features if out_features is None else out_features
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.fc1 = Linear(in_features, hidden_features, bias, activation, approximate=approximate, **common)
+        if self.fc1._row is None and self.fc1.activation.expression.halved:
+            raise InvalidProblemError(
+                f"activation: epilogue {self.fc1.activation.name!r} halves the columns, and the second layer takes all "
+                "of them; use two rocpy.torch.Linear, the second with half as many inputs as the first has outputs"
+            )
         self.fc2 = Linear(hidden_features, out_features, bias, **common)
 
     if TYPE_CHECKING:
 
-        def __call__(self, input: Tensor) -> Tensor: ...  # noqa: A002, D102
+        def __call__(self, input: Tensor, **epilogue_inputs: Any) -> Tensor: ...  # noqa: A002, D102
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
-        """Return ``fc2(fc1(input))``."""
+    def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``fc2(fc1(input, **epilogue_inputs))``."""
         first, second = self.fc1, self.fc2
-        exact = type(first) is type(second) is Linear and not linear_is_patched() and not calls_are_hooked()
+        one_by_one = epilogue_inputs or linear_is_patched() or calls_are_hooked()
+        exact = type(first) is type(second) is Linear and not one_by_one
         # Frozen layers have their weights packed each by itself.
         if exact and not (first.pack and not first.training) and is_bare(first) and is_bare(second):
             layers = first.weight, first.bias, second.weight, second.bias
@@ -235,7 +241,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
                 return run_mlp(input, *layers, first._row)
             if simple and torch.is_grad_enabled() and takes(first.activation) and not is_sharded((input, *layers)):
                 return custom_mlp(input, *layers, first.activation)
-        return second(first(input))
+        return second(first(input, **epilogue_inputs))
 
 
 def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
@@ -299,10 +305,11 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.activation, self.approximate = name_activation(activation, approximate)
-        if activation is not None and not isinstance(activation, str) and is_custom(activation):
+        if not isinstance(self.activation, str | None):
+            name = getattr(activation, "__name__", type(activation).__name__)
             raise InvalidProblemError(
-                "activation: a custom epilogue, which a gate cannot use; pass a name or torch's module "
-                "or function, or compute the gate with rocpy.torch.matmul"
+                f"activation: got {name}, which a gate cannot use; pass a name or torch's module or function for one, "
+                "or compute the gate with rocpy.torch.matmul"
             )
         find_activation(activation, approximate)
         self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)

@@ -283,8 +283,13 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
             f"activation: got {type(activation).__name__}, which is none of {', '.join(x.__name__ for x in _MODULES)}; "
             "apply it to the layer's result, or give a function decorated with @rocpy.epilogue"
         )
+    if isinstance(activation, type):
+        raise InvalidProblemError(
+            f"activation: got the class {activation.__name__}; pass an instance, {activation.__name__}()"
+        )
     if callable(activation):
-        raise InvalidProblemError("activation: a plain function; decorate it with @rocpy.epilogue")
+        name = getattr(activation, "__name__", type(activation).__name__)
+        raise InvalidProblemError(f"activation: {name} is a plain function; decorate it with @rocpy.epilogue")
     if key[0] is not None and (key[0], "none") not in _PUBLIC:
         names = [name for name, approximate in _PUBLIC if approximate == "none"]
         raise InvalidProblemError(
