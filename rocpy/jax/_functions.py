@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import jax
@@ -14,7 +14,9 @@ import numpy as np
 from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue
 from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
 from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
 from rocpy.jax._gradients import product
@@ -38,8 +40,19 @@ def _operand(x: Any, name: str) -> Any:
             raise InvalidOperandError(f"{name}: numpy array of {x.dtype}, which jax does not have: {error}") from None
     raise InvalidOperandError(
         f"{name}: got {type(x).__module__}.{type(x).__name__}; rocpy.jax takes jax and numpy arrays: pass "
-        f"jax.numpy.asarray({name})"
+        f"{_array_of(x, name)}"
     )
+
+
+def _array_of(x: Any, text: str) -> str:
+    """Return the expression of a jax or numpy array of an operand's elements; ``text`` is that of the operand."""
+    if isinstance(x, WeightOperand):
+        return _array_of(x.source, f"{text}.source" + ("" if x.layout == "kn" else ".T"))
+    if isinstance(x, (jax.Array, np.ndarray)):
+        return text
+    if hasattr(x, "__dlpack__"):
+        return f"jax.dlpack.from_dlpack({text}{'.detach()' if hasattr(x, 'detach') else ''})"
+    return f"jax.numpy.asarray({text})"
 
 
 def _number(x: Any, name: str) -> float:
@@ -50,7 +63,32 @@ def _number(x: Any, name: str) -> float:
             raise TypeError
         return float(x)
     except (TypeError, ValueError, OverflowError):
+        shape = getattr(x, "shape", None)
+        if shape:
+            raise InvalidOperandError(
+                f"{name}: got an array of shape {tuple(shape)}, expected a real number; multiply by the array yourself"
+            ) from None
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number") from None
+
+
+def _check_scales(a: Any, b: Any, dtype: str | None, scales: Collection[str]) -> None:
+    """Refuse quantized operands without scales, in the words of this function: after the product was refused."""
+    names = str(a.dtype), str(b.dtype)
+    missing = [f"{name}=1.0" for name in ("scale_a", "scale_b") if name not in scales]
+    if not missing or not set(names) <= RESULT_TYPES.keys():
+        return
+    family = find_family(*names)
+    if not needs_scales(family, dtype or family.results[0]):
+        return
+    if "scalar" not in family.scales:
+        raise UnsupportedError(
+            f"a and b: products of {' and '.join(names)} need scales by blocks, which rocpy.jax does not take; use "
+            "rocpy.matmul outside of jax's transformations"
+        )
+    raise InvalidProblemError(
+        f"a and b: {' and '.join(names)} are quantized values, which need scales: pass {' and '.join(missing)} for no "
+        "scaling, or their scales as numbers; multiply by arrays of scales yourself"
+    )
 
 
 def _stored(aux: Any) -> Any:
@@ -225,6 +263,10 @@ def matmul(
         options=options_text(resolve_options(options)),
         scales=tuple(scales),
     )
-    problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
+    try:
+        problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
+    except InvalidProblemError:
+        _check_scales(*operands[:2], spec.dtype, spec.scales)
+        raise
     results = product(spec, *operands)
     return (results[0], {row.outputs[0]: results[1]}) if row.outputs else results[0]

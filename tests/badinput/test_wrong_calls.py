@@ -18,6 +18,7 @@ from rocpy.errors import (
     InvalidOperandError,
     InvalidProblemError,
     RocpyError,
+    UnsupportedError,
 )
 
 F32 = np.float32
@@ -34,6 +35,7 @@ NAMES: dict[str, object] = {
     "A3": np.ones((2, 4, 5), F32),
     "B3T": np.ones((2, 6, 5), F32),
     "COLUMN": np.ones((4, 3), F32)[:, :1],
+    "TWICE": rocpy.epilogue(lambda x: 2 * x),
     "matmul": rocpy.matmul,
     "explain": rocpy.explain,
     "grouped": rocpy.grouped_matmul,
@@ -50,6 +52,13 @@ EPILOGUES = [
     ("explain(A, B, epilogue=max)", InvalidProblemError, "max is a plain function", "@rocpy.epilogue"),
     ("rocpy.Matmul(A, B, epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
     ("grouped([A], [B], epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
+    ("matmul(A, B, epilogue=dict)", InvalidProblemError, "dict is a class", "@rocpy.epilogue"),
+    ("grouped([A], [B], epilogue=TWICE)", UnsupportedError, "custom epilogues", "use rocpy.matmul"),
+    ("grouped([A], B, epilogue=rocpy.epilogues.swiglu)", UnsupportedError, "custom epilogues", "use rocpy.matmul"),
+    ("grouped(A, B[None], offsets=[0, 4], epilogue=TWICE)", UnsupportedError, "custom epilogues", "use rocpy.matmul"),
+    ("explain([A], [B], epilogue=TWICE)", UnsupportedError, "custom epilogues", "use rocpy.matmul"),
+    ("explain(A, B[None], offsets=[4], epilogue=TWICE)", UnsupportedError, "custom epilogues", "use rocpy.matmul"),
+    ("explain([A], [B], epilogue='bgrada')", UnsupportedError, "'bgrada'", "use rocpy.matmul"),
     ("matmul(A, B, epilogue=lambda y: y, epilogue_inputs={})", InvalidProblemError, "@rocpy.epilogue"),
     ("matmul(A, B, epilogue='relu', epilogue_inputs={'s': 1})", InvalidProblemError, "epilogue_inputs", "'relu'"),
     ("matmul(A, B, epilogue=3)", InvalidProblemError, "epilogue must be a name", "int"),

@@ -92,7 +92,7 @@ def test_quantized_operands_need_scales(jax, matmul):
     whole = np.ones((4, 4), np.int8)
     for given, more in (((a, a.T), {}), ((whole, whole), {"dtype": "float32"})):
         for missing in ({}, {"scale_a": 1.0}, {"scale_b": 1.0}):
-            with pytest.raises(InvalidProblemError, match=r"scale_[ab]=1\.0"):
+            with pytest.raises(InvalidProblemError, match=r"scale_[ab]=1\.0.*as numbers"):
                 jax.jit(lambda a, b, x=missing, m=more: matmul(a, b, **x, **m))(*given)
         for run in (matmul, jitted(jax, matmul)):
             found = run(*given, scale_a=0.5, scale_b=4.0, alpha=2.0, **more)
@@ -271,6 +271,44 @@ def test_operands_of_other_kinds(jax, matmul):
         matmul(a, a, epilogue="dgelu", aux={"no": a})
     with pytest.raises(UnsupportedError, match="alpha: traced"):
         jax.jit(lambda s: matmul(a, a, alpha=s))(2.0)
+
+
+@pytest.mark.parametrize("kind", ["kn", "nk", "torch", "recorded", "bfloat16", "weight", "buffer", "list"])
+def test_the_advice_about_operands_of_other_kinds_works(kind, jax, matmul):
+    torch = pytest.importorskip("torch")
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    b = {
+        "kn": lambda: rocpy.Weight(values),
+        "nk": lambda: rocpy.Weight(values.T.copy(), layout="nk"),
+        "torch": lambda: torch.tensor(values),
+        "recorded": lambda: torch.tensor(values, requires_grad=True),
+        "bfloat16": lambda: torch.tensor(values).bfloat16(),
+        "weight": lambda: rocpy.Weight.from_linear(torch.nn.Linear(3, 4)),
+        "buffer": lambda: rocpy.Buffer.from_dlpack(values),
+        "list": values.tolist,
+    }[kind]()
+    a = np.ones((2, 3), np.float32)
+    with pytest.raises(InvalidOperandError, match="^b: got .*: pass ") as caught:
+        matmul(a, b)
+    array = eval(str(caught.value).rpartition(": pass ")[2], {"jax": jax, "b": b})
+    expected = b.source.detach().numpy().T if kind == "weight" else values
+    found = matmul(jax.numpy.asarray(a, array.dtype), array)
+    np.testing.assert_allclose(np.asarray(found, np.float32), a @ expected, rtol=1e-5)
+
+
+def test_scales_are_numbers(jax, matmul):
+    a = np.ones((32, 32), jax.numpy.float8_e4m3fn)
+    with pytest.raises(InvalidOperandError, match=r"scale_a: got an array of shape \(32, 1\).*multiply by the array"):
+        matmul(a, a, scale_a=np.ones((32, 1), np.float32), scale_b=1.0)
+    narrow = a.astype(jax.numpy.float4_e2m1fn)
+    with pytest.raises(UnsupportedError, match="float4_e2m1fn need scales by blocks.*use rocpy.matmul"):
+        matmul(narrow, narrow)
+
+
+def test_custom_epilogues_are_refused(jax, matmul):
+    a = np.ones((2, 2), np.float32)
+    with pytest.raises(UnsupportedError, match="custom epilogues.*use rocpy.matmul"):
+        matmul(a, a, epilogue=rocpy.epilogue(lambda x: 2 * x))
 
 
 @pytest.mark.parametrize(("a", "b"), [("float32", "bfloat16"), ("bfloat16", "float16"), ("int8", "float32")])

@@ -10,8 +10,9 @@ from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.grouped._packed import explain_packed
-from rocpy.blaslt.grouped.groups import aligned
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue
 from rocpy.blaslt.grouped.scales import of_lists
+from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import GroupedExplanation
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.refusals import copy_refused
@@ -53,6 +54,7 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
 def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     """Return how each product of lists would be computed."""
     arguments.pop("offsets", None)
+    check_epilogue(find_epilogue(arguments.get("epilogue")))
     bias, out = arguments.pop("bias", None), arguments.pop("out", None)
     lefts, rights, biases, _ = aligned(a, b, bias, out, arguments.pop("groups", None))
     scales = {name: of_lists(arguments.pop(name, None), name, len(lefts)) for name in ("scale_a", "scale_b")}

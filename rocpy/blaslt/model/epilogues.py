@@ -7,7 +7,7 @@ import enum
 from typing import Literal, NamedTuple, TypeAlias
 
 from rocpy._messages.suggestions import did_you_mean
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = [
     "EPILOGUES",
@@ -235,10 +235,17 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     ------
     InvalidProblemError
         If there is no epilogue of that name; the message lists those there are.
+    UnsupportedError
+        If the user wrote it: the call takes those of the table only.
     """
     if epilogue is None:
         return EPILOGUES["default"]
     if not isinstance(epilogue, str):
+        if is_custom(epilogue):
+            raise UnsupportedError(
+                "epilogue: custom epilogues (created by @rocpy.epilogue) are not supported in this call; use "
+                "rocpy.matmul, for groups once for each, or give an epilogue's name"
+            )
         _refuse_function(epilogue)
         raise InvalidProblemError(
             f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: "
@@ -268,8 +275,9 @@ def _refuse_function(epilogue: object) -> None:
     if callable(epilogue):
         name = getattr(epilogue, "__name__", type(epilogue).__name__)
         near = did_you_mean(name, EPILOGUES)
+        kind = "class; pass a function decorated" if isinstance(epilogue, type) else "plain function; decorate it"
         raise InvalidProblemError(
-            f"epilogue: {name} is a plain function; decorate it with @rocpy.epilogue, or give an epilogue's name{near}"
+            f"epilogue: {name} is a {kind} with @rocpy.epilogue, for rocpy.matmul, or give an epilogue's name{near}"
         )
 
 
