@@ -420,6 +420,8 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
     cdef DLTensor tensor
     cdef bint copied = False
     cdef int fault
+    if array.is_nested:
+        refuse_layout(array, name)
     reason = dispatch_reason(array, is_product)
     if reason is not None:
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rocpy.blaslt import matmul
-from rocpy.distributed._operands import check, check_bias, check_communicator
+from rocpy.distributed._operands import check, check_bias
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
@@ -44,7 +44,7 @@ def column_forward(
     if sequence_parallel:
         y, gathered = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
         return y, gathered
-    check_communicator(comm)
+    check(rows, weight.T, None, comm)
     check_bias(bias, weight.shape[0])
     y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
     return y.reshape(*x.shape[:-1], weight.shape[0]), rows

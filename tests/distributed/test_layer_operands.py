@@ -55,6 +55,18 @@ def test_products_of_int8_are_summed_in_int32(torch, kind):
             assert (y == (256 if is_summed else 128)).all()
 
 
+@pytest.mark.torch
+@of_each("function", EVERY)
+def test_eight_bit_floats_are_to_be_cast(torch, function):
+    x = torch.ones(4, 6).to(torch.float8_e4m3fn)
+
+    def body(comm):
+        with pytest.raises(UnsupportedError, match="^x: products of float8_e4m3fn over ranks.*cast x and w"):
+            function(x, x, comm=comm)
+
+    distributed.run_threads(body, 1)
+
+
 @of_each("function", WITH_BIAS)
 @of_each("shape", [(1, 5), (5, 1), (5, 5), (1, 1), (1,), (4,)])
 def test_a_bias_has_one_element_for_each_column(function, shape):

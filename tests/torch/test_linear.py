@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocpy.errors import InvalidProblemError, RocpyError
+import rocpy
+from rocpy.errors import InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.testing import bounds, compare, evaluate
 from rocpy.testing.runner import dtype_of, to_numpy
 
@@ -252,3 +253,39 @@ def test_forward_mode_is_refused():
         dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
         with pytest.raises((NotImplementedError, RuntimeError)):
             rt.linear(dual, weight, bias)
+
+
+# ---- operands of 8 bits, whose products need what layers do not take ----
+
+EIGHT = {
+    "linear": lambda x, activation: rt.linear(x, x, activation=activation),
+    "layer": lambda x, activation: of_weight(rt.Linear(16, 16, False, activation=activation), x)(x),
+    "packed": lambda x, activation: of_weight(rt.Linear(16, 16, False, activation, pack=True), x).eval()(x),
+    "mlp": lambda x, activation: of_weight(rt.MLP(16, 16, activation=activation, bias=False), x)(x),
+}
+
+
+def of_weight(module, weight):
+    """Return a layer, or a block of layers, with another weight."""
+    for layer in module.modules():
+        if isinstance(layer, rt.Linear):
+            layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    return module
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", rocpy.epilogue(lambda x: 2 * x)], ids=str)
+@pytest.mark.parametrize("call", EIGHT)
+def test_a_layer_has_no_scales_for_eight_bit_floats(call, activation):
+    x = torch.ones(16, 16).to(torch.float8_e4m3fn)
+    with torch.no_grad(), pytest.raises(InvalidProblemError, match="float8_e4m3fn.*cast both to float16 or wider, or"):
+        EIGHT[call](x, activation)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "sigmoid"])
+@pytest.mark.parametrize("call", EIGHT)
+def test_an_activation_of_int8_operands_is_refused_by_name(call, activation):
+    x = torch.ones(16, 16, dtype=torch.int8)
+    with torch.no_grad():
+        with pytest.raises(UnsupportedError, match=f"^activation: {activation} of int8 .*cast input and weight"):
+            EIGHT[call](x, activation)
+        assert rt.linear(x, x, activation="relu").dtype == torch.int32

@@ -280,6 +280,6 @@ cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -
             if not isinstance(extent, int):
                 return False  # a symbol of a tracer
         rest.append((kind, shape, str(x.dtype), str(getattr(x, "device", ""))))
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, RuntimeError):  # the last one of a nested tensor, which has no shape
         return False
     return True

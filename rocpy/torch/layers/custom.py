@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.front.function import matmul
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself
@@ -50,9 +50,14 @@ def custom_linear(
         return arguments["epilogue"].evaluate(y, **(arguments["epilogue_inputs"] or {}))
     if torch.compiler.is_compiling():
         return dispatched_matmul(x, weight.mT, **arguments)
+    return _product(x, weight, weight.mT, arguments)
+
+
+def _product(x: Tensor, weight: Tensor, right: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return a layer's product with its weight, or with the same weight packed."""
     try:
-        return matmul(x, weight.mT, **arguments)
-    except InvalidProblemError:
+        return matmul(x, right, **arguments)
+    except (InvalidOperandError, InvalidProblemError):
         check_layer_input(x, weight)
         raise
 
@@ -63,5 +68,5 @@ def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
     if layer.pack and not layer.training:
         packed = packing.weight_of(layer, x, weight, bias)
         if packed is not None:
-            return matmul(x, packed, **_arguments(layer.activation, bias, inputs))
+            return _product(x, weight, packed, _arguments(layer.activation, bias, inputs))
     return custom_linear(x, weight, bias, layer.activation, inputs)

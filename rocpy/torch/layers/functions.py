@@ -28,7 +28,7 @@ from rocpy.torch.operators.blocks import run_mlp
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
 from rocpy.torch.operators.products import composed_activation
-from rocpy.torch.operators.shapes import check_layer_input
+from rocpy.torch.operators.shapes import check_layer_input, refuse_nested
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -49,6 +49,8 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
         (isinstance(x, Tensor) and isinstance(weight, Tensor)) or _is_overridden((x, weight, bias))
     ):
         check_layer_input(x, weight)
+    if route_taken == 0:
+        refuse_nested(input=x, weight=weight, bias=bias)
     if not has_layer_shapes(weight, bias):
         return _run_broadcast(x, weight, bias, activation)
     if route_taken == 1:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.counters import count, watched
 from rocpy.torch.operators.kernels import has_layer_shapes
@@ -94,4 +94,7 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
         return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))
     except InvalidProblemError:
         check_layer_input(x, weight)
+        raise
+    except UnsupportedError:
+        check_layer_input(x, weight, activation.name)
         raise

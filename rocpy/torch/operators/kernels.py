@@ -17,7 +17,7 @@ from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped._packed import compute_packed
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.epilogues import CustomEpilogue
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched
@@ -141,6 +141,9 @@ def linear_forward(
         d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
     except InvalidProblemError:
         check_layer_input(x, weight)
+        raise
+    except UnsupportedError:
+        check_layer_input(x, weight, activation.name)
         raise
     return _activated(d, activation, keep)
 

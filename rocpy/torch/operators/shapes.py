@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.blaslt.model.product_types import is_float8
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = [
     "ProductSettings",
@@ -20,6 +22,7 @@ __all__ = [
     "check_product",
     "check_scalars",
     "product_shapes",
+    "refuse_nested",
 ]
 
 
@@ -47,11 +50,21 @@ def check_devices(**operands: Tensor | None) -> None:
             )
 
 
-def check_layer_input(x: Any, weight: Any) -> None:
-    """Refuse an input that a layer cannot take, in the words of layers: after its product was refused."""
+def refuse_nested(**operands: Any) -> None:
+    """Refuse nested tensors by their names: torch has no operators of others for them."""
+    if torch.compiler.is_compiling():
+        return
+    for name, x in operands.items():
+        if isinstance(x, Tensor) and x.is_nested:
+            refuse_layout(x, name)
+
+
+def check_layer_input(x: Any, weight: Any, activation: str = "") -> None:
+    """Refuse what a layer cannot take, in the words of layers: after its product was refused."""
     for name, value in (("input", x), ("weight", weight)):
         if not isinstance(value, Tensor):
             raise InvalidOperandError(f"{name}: got {type(value).__name__}; a layer takes torch tensors")
+    refuse_nested(input=x, weight=weight)
     takes = weight.shape[-1]
     if x.dim() == 0 or x.shape[-1] != takes:
         seen = "a scalar" if x.dim() == 0 else f"shape {tuple(x.shape)}, whose last axis has {x.shape[-1]} elements"
@@ -62,6 +75,16 @@ def check_layer_input(x: Any, weight: Any) -> None:
         raise InvalidProblemError(
             f"input is {_name(x.dtype)} and the layer's weight is {_name(weight.dtype)}; "
             "cast one, so that both have one dtype"
+        )
+    if is_float8(_name(x.dtype)):
+        raise InvalidProblemError(
+            f"input and weight are {_name(x.dtype)}, whose products need scales, which a layer does not take; cast "
+            "both to float16 or wider, or use rocpy.matmul with scale_a= and scale_b="
+        )
+    if x.dtype == torch.int8 and activation:
+        raise UnsupportedError(
+            f"activation: {activation} of int8 operands, whose product is int32, is not supported; cast input and "
+            "weight to float16 or wider, or apply the activation to the result of a layer without one"
         )
 
 
