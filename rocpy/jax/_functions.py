@@ -266,7 +266,7 @@ def matmul(
     try:
         problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
     except InvalidProblemError:
-        _check_scales(*operands[:2], spec.dtype, spec.scales)
+        _check_scales(operands[0], operands[1], spec.dtype, spec.scales)
         raise
     results = product(spec, *operands)
     return (results[0], {row.outputs[0]: results[1]}) if row.outputs else results[0]
