@@ -2,14 +2,14 @@
 """The command line: one file per command, each loaded when it is used.
 
 Exit codes: 0, all is well; 1, the command ran and found a problem; 2, wrong usage; 3, no platform could be used;
-130, interrupted.
+4, the output could not be written; 130, interrupted.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -35,26 +35,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ...
     SystemExit: 0
     """
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr)
+        code = 130  # 128 and the number of SIGINT, as a shell counts it
+    sys.exit(code)
+
+
+def _run(words: Sequence[str]) -> int | str | None:
+    """Run the command that the words name and return what the process exits with."""
+    from rocpy.cli import _output
     from rocpy.cli._application import run_command
-    from rocpy.cli._output import EXIT_INTERRUPTED, EXIT_NO_PLATFORM, EXIT_USAGE, UsageError, print_error, warn
     from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
+    _output.open_closed()
     try:
-        code = run_command(sys.argv[1:] if arguments is None else arguments)
+        try:
+            code: int | str | None = run_command(words)
+        except SystemExit as ended:  # after --help or --version, or a program's own
+            code = ended.code
         sys.stdout.flush()
-    except UsageError as error:
-        warn(str(error))
-        code = EXIT_USAGE
+    except _output.UsageError as error:
+        _output.warn(str(error))
+        return _output.EXIT_USAGE
     except InvalidProblemError as error:  # a variable with a value that is none of its choices
-        print_error(error)
-        code = EXIT_USAGE
+        _output.print_error(error)
+        return _output.EXIT_USAGE
     except (LibraryError, UnsupportedError) as error:
-        print_error(error, "Run `rocpy doctor` to find the cause; ROCPY_PLATFORM=host runs on the CPU.")
-        code = EXIT_NO_PLATFORM
-    except KeyboardInterrupt:
-        warn("interrupted")
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe went away; nothing that is left to print may raise again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+        _output.print_error(error, "Run `rocpy doctor` to find the cause; ROCPY_PLATFORM=host runs on the CPU.")
+        return _output.EXIT_NO_PLATFORM
+    except BrokenPipeError:  # the reader of a pipe went away
+        _output.discard(sys.stdout)
+        return 0
+    except OSError as error:
+        if not _output.is_of_writing(error):
+            raise
+        _output.discard(sys.stdout)
+        _output.warn(f"rocpy: cannot write the output: {error.strerror}")
+        return _output.EXIT_NOT_WRITTEN
+    return code

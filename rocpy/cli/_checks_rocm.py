@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocpy.cli._checks import Finding, check
-from rocpy.cli._machine import Machine, RocmTree
+from rocpy.cli._machine import Machine, RocmTree, resolved
 
 OLDEST_HIP = 6
 # hipBLASLt finds its kernels beside the library; the folders are those of its releases, newest first.
@@ -84,7 +84,7 @@ def hipblaslt_kernels(machine: Machine) -> Iterator[Finding]:
         return
     for tree in machine.rocm_trees():
         for library in tree.libraries("hipblaslt")[:1]:
-            folder = library.resolve().parent
+            folder = resolved(library).parent
             folders = [folder / name for name in KERNEL_FOLDERS if (folder / name).is_dir()]
             if not folders:
                 yield Finding(

@@ -16,6 +16,11 @@ AMD_VENDOR = "0x1002"
 LIBRARY_FOLDERS = ("lib", "lib64")
 
 
+def resolved(path: Path) -> Path:
+    """Return a path without its symbolic links; those that form a loop stay, where ``Path.resolve`` raises."""
+    return Path(os.path.realpath(path))
+
+
 @dataclass(frozen=True)
 class RocmTree:
     """A folder that looks like a ROCm install: where it is, who named it, and its libraries."""
@@ -38,7 +43,7 @@ class RocmTree:
     def hip_major(self) -> int | None:
         """Return HIP's major version as the file names tell it, without opening the library."""
         for path in self.libraries("amdhip64"):
-            for name in (path.name, path.resolve().name):
+            for name in (path.name, resolved(path).name):
                 if match := re.search(r"\.so\.(\d+)", name):
                     return int(match[1])
         return None
@@ -173,8 +178,8 @@ class Machine:
         seen = set()
         for path, origin in candidates:
             tree = RocmTree(path, origin)
-            if path.resolve() not in seen and tree.libraries("amdhip64") and not tree.is_host:
-                seen.add(path.resolve())
+            if resolved(path) not in seen and tree.libraries("amdhip64") and not tree.is_host:
+                seen.add(resolved(path))
                 yield tree
 
     def mapped(self, stem: str) -> list[str]:

@@ -6,22 +6,26 @@ Where rich is installed it draws tables and progress bars; without it both are p
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, TextIO
 
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
 EXIT_NO_PLATFORM = 3
-EXIT_INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell counts it
+EXIT_NOT_WRITTEN = 4
 
 # Columns narrower than this break words into pieces: a row is then written as lines of its own.
 LEAST_COLUMN = 12
+
+_OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN}
 
 Advance = Callable[[int, int, str], None]
 
@@ -36,8 +40,28 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Print a line on standard error, as it is."""
-    print(text, file=sys.stderr)
+    """Print a line on standard error, as it is; nobody reads it where that cannot be written."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def open_closed() -> None:
+    """Open standard streams that the process was started without: what is printed there is discarded."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  (until the end)
+
+
+def discard(stream: TextIO) -> None:
+    """Discard what is left to print on a stream that cannot be written, and what will be: it may not raise again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def is_of_writing(error: OSError) -> bool:
+    """Whether an error is one of writing to a stream that was open: no space, a disk's, or open for reading only."""
+    return error.filename is None and error.errno in _OF_WRITING
 
 
 def say_folded(text: str) -> None:

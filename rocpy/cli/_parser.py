@@ -12,7 +12,10 @@ from typing import Any, NoReturn
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import UsageError
 
-EXIT_CODES = "Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 no platform could be used."
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 no platform could be used, "
+    "4 the output could not be written."
+)
 
 # What a command's function gets and returns: its parsed words, and the exit code.
 Run = Callable[[argparse.Namespace], int]
@@ -36,6 +39,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the message as a UsageError."""
         raise UsageError(f"{self.prog}: {message}; see {self.prog} --help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # As any other output: argparse's own says nothing of a message that could not be written.
+        print(message, end="", file=file)
 
     def refuse_unknown(self, words: Sequence[str]) -> None:
         """Raise a UsageError for words that nothing takes."""

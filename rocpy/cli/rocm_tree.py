@@ -12,6 +12,7 @@ from rocpy.cli._parser import Parser, add_json, choice_of, path_of
 
 RELEASES = ("6.4", "7.0", "7.2")
 DEFAULT_RELEASE = "7.2"
+SEPARATED = "programs cannot find a tree in {}: '{}' separates folders in LD_LIBRARY_PATH"
 
 
 def configure(parser: Parser) -> None:
@@ -37,8 +38,11 @@ def add_release(parser: Parser) -> None:
 
 def rocm_tree(arguments: Arguments) -> int:
     """Lay the tree out and show the variables that programs need."""
-    tree = arguments.folder.absolute()
+    tree = arguments.folder
     try:
+        tree = tree.absolute()  # below the current folder, which may have been deleted
+        if separator := separator_in(tree):
+            raise UsageError(f"rocpy rocm-tree: {SEPARATED.format(tree, separator)}; name another folder")
         lay_out(tree, arguments.release)
     except OSError as error:
         raise UsageError(f"rocpy rocm-tree: cannot lay out a tree in {tree}: {error.strerror or error}") from error
@@ -50,6 +54,11 @@ def rocm_tree(arguments: Arguments) -> int:
     for name, value in variables.items():
         say(f"export {name}={shlex.quote(value)}")
     return 0
+
+
+def separator_in(tree: Path) -> str:
+    """Return the character of a path that separates folders in ``LD_LIBRARY_PATH``, empty where there is none."""
+    return next((separator for separator in ":;" if separator in str(tree)), "")
 
 
 def package_folder() -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import UsageError, print_json, warn
 from rocpy.cli._parser import Parser, add_json
-from rocpy.cli.rocm_tree import add_release, environment, lay_out
+from rocpy.cli.rocm_tree import SEPARATED, add_release, environment, lay_out, separator_in
 
 
 def configure(parser: Parser) -> None:
@@ -38,6 +38,8 @@ def run(arguments: Arguments) -> int:
         raise UsageError(f"rocpy run: there is no program {command[0]!r}")
     with tempfile.TemporaryDirectory(prefix="rocpy-rocm-") as folder:
         tree = Path(folder)
+        if separator := separator_in(tree):
+            raise UsageError(f"rocpy run: {SEPARATED.format(tree, separator)}; set TMPDIR to another folder")
         lay_out(tree, arguments.release)
         report = tree / "report"
         variables = environment(tree, arguments.release, os.environ.get("LD_LIBRARY_PATH", ""))

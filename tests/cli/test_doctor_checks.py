@@ -271,3 +271,28 @@ def test_values_that_a_variable_cannot_have_are_told(make):
         True,
     ]
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("looped", ["a library", "lib", "the tree", "the kernels"])
+def test_links_that_form_a_loop_are_reported_and_end_no_check(make, looped):
+    make.gpu()
+    make.driver()
+    make.rocm(folder="/opt/other")
+    tree = make.root / "opt/other"
+    path = {"a library": tree / "lib/libamdhip64.so", "lib": tree / "lib", "the tree": tree, "the kernels": None}[
+        looped
+    ]
+    if path is None:
+        path = make.root / "kernels"
+        make.options["environ"]["HIPBLASLT_TENSILE_LIBPATH"] = "/kernels"
+    elif path.is_symlink():
+        path.unlink()
+    else:
+        path.rename(path.with_name("moved"))
+    path.symlink_to(path.name)
+    for library in ("amdhip64", "hipblaslt"):  # of a tree without other libraries, too
+        link = make.root / f"opt/rocm/lib/lib{library}.so"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(link.name)
+    make.options["environ"]["ROCM_PATH"] = "/opt/other"
+    assert make.problems()

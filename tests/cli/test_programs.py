@@ -35,7 +35,7 @@ def test_a_program_that_a_signal_ends(number, name):
     assert done.stderr.strip().endswith(f"was ended by {name}")
 
 
-@pytest.mark.parametrize("folder", ["plain", "my dir", "it's", 'a "quoted" $HOME `id` \\ ; name', "*?[x]", "ünï"])
+@pytest.mark.parametrize("folder", ["plain", "my dir", "it's", 'a "quoted" $HOME `id` \\ & name', "*?[x]", "ünï"])
 def test_a_shell_can_source_the_variables_of_a_tree(tmp_path, folder):
     tree = tmp_path / folder
     printed = rocpy("rocm-tree", tree).stdout
@@ -45,6 +45,28 @@ def test_a_shell_can_source_the_variables_of_a_tree(tmp_path, folder):
     seen = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True).stdout
     variables = dict(line.split("=", 1) for line in seen.split("\0") if line)
     assert {name: variables[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("separator", [":", ";"])
+def test_a_folder_that_the_loader_would_split_is_refused(tmp_path, separator):
+    folder = tmp_path / f"x{separator}y"
+    folder.mkdir()
+    refused = rocpy("rocm-tree", f"./{folder.name}/tree", expect=2).stderr
+    assert f"'{separator}'" in refused
+    assert str(folder) in refused
+    refused = rocpy("run", "--", "true", expect=2, TMPDIR=str(folder)).stderr
+    assert f"'{separator}'" in refused
+    assert "TMPDIR" in refused
+    assert list(folder.iterdir()) == []
+
+
+def test_a_tree_below_a_deleted_folder_is_refused(tmp_path):
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    line = f'rmdir "{folder}"; exec "{sys.executable}" -m rocpy rocm-tree tree'
+    done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "rocpy rocm-tree: cannot lay out a tree in tree: No such file or directory\n"
 
 
 PROGRAM = """

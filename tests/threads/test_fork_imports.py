@@ -63,11 +63,12 @@ EPILOGUE = """
     def shrink(x):
         return np.tanh(x)
 """
+PRODUCT = "rocpy.matmul(ones, ones, epilogue=shrink)"
 # First uses, each with a module that it imports: rocpy's own, and another package's in a function of rocpy.
 FIRST_USES = {
     "a name": ("", "rocpy.tuning", "rocpy.tuning.database"),
     "a statement": ("", "import rocpy.tuning", "rocpy.tuning.database"),
-    "a product with an epilogue of the user's": (EPILOGUE, "rocpy.matmul(ones, ones, epilogue=shrink)", "rocpy.blaslt.custom.plan"),
+    "a product with an epilogue of the user's": (EPILOGUE, PRODUCT, "rocpy.blaslt.custom.plan"),
     "a part of a package": ("", "rocpy.grouped_matmul([ones], [ones])", "rocpy.blaslt.grouped.function"),
     "a function": ("", "rocpy.explain(ones, ones)", "rocpy.blaslt.front.explain_product"),
     "a module of Python's": ("", "hasattr(rocpy, 'no_such_name')", "difflib"),

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Commands whose output cannot be written, is closed, or is interrupted: one line, and an exit code of its own."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = [
+    "--version",
+    "--help",
+    "info",
+    "info --json",
+    "completion bash",
+    "tune list",
+    "tune export -",
+    "rccl --help",
+]
+
+
+def shell(line):
+    """Run a line of a shell in which ``rocpy`` is the command."""
+    return subprocess.run(
+        ["sh", "-c", line.replace("rocpy", f"{shlex.quote(sys.executable)} -m rocpy", 1)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ROCPY_PLATFORM": "host"},
+        timeout=120,
+    )
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROCPY_TUNING_DB", str(tmp_path / "db"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_full_disk_is_one_line(words):
+    done = shell(f"rocpy {words} > /dev/full")
+    assert (done.returncode, done.stderr) == (4, "rocpy: cannot write the output: No space left on device\n")
+
+
+def test_output_to_what_is_open_for_reading_only():
+    done = shell("rocpy --version 1< /dev/null")
+    assert (done.returncode, done.stderr) == (4, "rocpy: cannot write the output: Bad file descriptor\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("rocpy info >&-", 0),
+        ("rocpy --help >&-", 0),
+        ("rocpy rccl status >&-", 0),
+        ("rocpy bogus 2>&-", 2),
+        ("rocpy bogus 2>/dev/full", 2),
+        ("rocpy bogus >/dev/full 2>/dev/full", 2),
+        ("rocpy info >/dev/full 2>/dev/full", 4),
+        ("rocpy run -- sh -c 'exit 7' >&-", 7),
+        ("rocpy run -- true >&- 2>&-", 0),
+    ],
+)
+def test_closed_and_unwritable_streams_leave_the_exit_code(line, code):
+    done = shell(line)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_while_the_commands_are_imported_is_one_line():
+    program = """
+import os, signal, sys
+from rocpy._import_hook import when_imported
+when_imported("argparse", lambda: os.kill(os.getpid(), signal.SIGINT))
+from rocpy.cli import main
+assert "argparse" not in sys.modules
+main(["--version"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
