@@ -14,7 +14,7 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself
-from rocpy.torch.operators.shapes import check_layer_input
+from rocpy.torch.operators.shapes import check_layer_input, check_layer_tensors
 
 __all__ = ["check_epilogue", "custom_layer", "custom_linear"]
 
@@ -44,6 +44,7 @@ def custom_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, epilogue: Any, inputs: Mapping[str, Any] | None
 ) -> Any:
     """Return ``epilogue(x @ weight.T + bias, **inputs)``."""
+    check_layer_tensors(input=x, weight=weight, bias=bias)
     arguments = _arguments(epilogue, bias, inputs)
     if computes_products_itself(weight):
         y = torch.nn.functional.linear(x, weight)

@@ -28,7 +28,7 @@ from rocpy.torch.operators.blocks import run_mlp
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
 from rocpy.torch.operators.products import composed_activation
-from rocpy.torch.operators.shapes import check_layer_input, refuse_nested
+from rocpy.torch.operators.shapes import check_layer_tensors
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -39,18 +39,13 @@ __all__ = ["linear", "matmul", "run_layers", "run_linear", "takes_layer"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _is_compiling = torch.compiler.is_compiling
-_is_overridden = torch.overrides.has_torch_function
 
 
 def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a linear layer whose activation is a row already."""
     route_taken = 0 if _is_compiling() else route(x, weight, bias)
-    if route_taken == 0 and not (
-        (isinstance(x, Tensor) and isinstance(weight, Tensor)) or _is_overridden((x, weight, bias))
-    ):
-        check_layer_input(x, weight)
     if route_taken == 0:
-        refuse_nested(input=x, weight=weight, bias=bias)
+        check_layer_tensors(input=x, weight=weight, bias=bias)
     if not has_layer_shapes(weight, bias):
         return _run_broadcast(x, weight, bias, activation)
     if route_taken == 1:

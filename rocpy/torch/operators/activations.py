@@ -290,7 +290,7 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
     if callable(activation):
         name = getattr(activation, "__name__", type(activation).__name__)
         raise InvalidProblemError(f"activation: {name} is a plain function; decorate it with @rocpy.epilogue")
-    if key[0] is not None and (key[0], "none") not in _PUBLIC:
+    if not isinstance(key[0], str | None) or (key[0], "none") not in _PUBLIC:
         names = [name for name, approximate in _PUBLIC if approximate == "none"]
         raise InvalidProblemError(
             f"activation: got {activation!r}, expected one of {', '.join(map(repr, names))}"

@@ -17,7 +17,7 @@ from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
 from rocpy.torch.operators.linear_layer import linear, linear_shape
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import refuse_nested
+from rocpy.torch.operators.shapes import check_layer_tensors
 from rocpy.torch.operators.sharding import is_sharded
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -178,7 +178,7 @@ def run_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | N
             return _forward(x, w1, b1, w2, b2, activation, False)[0]
         if first and second:
             return _apply(x, w1, b1, w2, b2, activation, None)[0]
-        refuse_nested(input=x)
+        check_layer_tensors(input=x)
         refuse_tangents(input=x, fc1=w1, fc1_bias=b1, fc2=w2, fc2_bias=b2)
     return mlp(x, w1, b1, w2, b2, activation.name)
 

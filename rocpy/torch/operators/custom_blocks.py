@@ -21,7 +21,7 @@ from rocpy.torch.operators.custom_products import _with_product
 from rocpy.torch.operators.kernels import linear_forward
 from rocpy.torch.operators.linear_layer import linear_shape
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import refuse_nested
+from rocpy.torch.operators.shapes import check_layer_tensors
 from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["custom_mlp", "takes"]
@@ -144,7 +144,7 @@ record(mlp, lambda below, *args: list(_apply(below, *args)))
 
 def custom_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, epilogue: Any) -> Tensor:
     """Compute two layers with an epilogue of the user's between them, for a gradient."""
-    refuse_nested(input=x)
+    check_layer_tensors(input=x)
     refuse_tangents(input=x, fc1=w1, fc1_bias=b1, fc2=w2, fc2_bias=b2)
     result: Tensor = mlp(x, w1, b1, w2, b2, epilogue.text if b1 is None else epilogue.biased.text)[0]
     return result

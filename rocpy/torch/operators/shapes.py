@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.overrides import has_torch_function
 
 from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
@@ -19,6 +20,7 @@ __all__ = [
     "check_aux",
     "check_devices",
     "check_layer_input",
+    "check_layer_tensors",
     "check_product",
     "check_scalars",
     "product_shapes",
@@ -59,12 +61,18 @@ def refuse_nested(**operands: Any) -> None:
             refuse_layout(x, name)
 
 
+def check_layer_tensors(**operands: Any) -> None:
+    """Refuse operands of a layer that are no dense tensors, by their names; a bias may be None."""
+    for name, x in operands.items():
+        # What stands for a tensor, such as a symbol of torch.fx, is torch's to judge.
+        if not isinstance(x, Tensor) and not has_torch_function((x,)) and (x is not None or name != "bias"):
+            raise InvalidOperandError(f"{name}: got {type(x).__name__}; a layer takes torch tensors")
+    refuse_nested(**operands)
+
+
 def check_layer_input(x: Any, weight: Any, activation: str = "") -> None:
     """Refuse what a layer cannot take, in the words of layers: after its product was refused."""
-    for name, value in (("input", x), ("weight", weight)):
-        if not isinstance(value, Tensor):
-            raise InvalidOperandError(f"{name}: got {type(value).__name__}; a layer takes torch tensors")
-    refuse_nested(input=x, weight=weight)
+    check_layer_tensors(input=x, weight=weight)
     takes = weight.shape[-1]
     if x.dim() == 0 or x.shape[-1] != takes:
         seen = "a scalar" if x.dim() == 0 else f"shape {tuple(x.shape)}, whose last axis has {x.shape[-1]} elements"

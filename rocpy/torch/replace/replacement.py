@@ -57,7 +57,7 @@ def replace_linear(
     Raises
     ------
     InvalidOperandError
-        If ``model`` is not a module.
+        If ``model`` is not a module, or ``skip`` neither names nor a function.
 
     Notes
     -----
@@ -87,7 +87,7 @@ def replace_linear(
     """
     if not isinstance(model, nn.Module):
         raise InvalidOperandError(f"model: got {type(model).__name__}; pass a torch.nn.Module")
-    skipped = skip if callable(skip) else _matcher(skip)
+    skipped = _matcher(skip)
     report = ReplaceReport()
     modules = list(model.named_modules())
     refused = _fast_paths(modules)
@@ -128,8 +128,14 @@ def _notes(report: ReplaceReport) -> list[str]:
     return ["torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()"]
 
 
-def _matcher(patterns: Iterable[str]) -> Callable[..., bool]:
-    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+def _matcher(skip: Iterable[str] | Callable[..., bool]) -> Callable[..., bool]:
+    if callable(skip):
+        return skip
+    patterns = (skip,) if isinstance(skip, str) else tuple(skip) if isinstance(skip, Iterable) else (skip,)
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise InvalidOperandError(
+            f"skip: got {skip!r}, expected names of layers, with * as wildcard, or a function of name and module"
+        )
     return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)  # noqa: ARG005
 
 

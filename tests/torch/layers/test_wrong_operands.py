@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""What is no tensor is refused by the name that the layer has for it, and so is what names no layer or activation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+torch = pytest.importorskip("torch")
+rt = pytest.importorskip("rocpy.torch")
+
+pytestmark = pytest.mark.torch
+DOUBLED = rocpy.epilogue(lambda x: x * 2.0)
+OTHERS = [1.0, [1.0] * 4, np.ones((4, 4), np.float32), "text", None]
+LAYERS = {
+    "Linear": lambda: rt.Linear(4, 4),
+    "Linear, packed": lambda: rt.Linear(4, 4, pack=True).eval(),
+    "Linear, custom": lambda: rt.Linear(4, 4, activation=DOUBLED),
+    "Linear, custom, packed": lambda: rt.Linear(4, 4, activation=DOUBLED, pack=True).eval(),
+    "MLP": lambda: rt.MLP(4, 4),
+    "MLP, packed": lambda: rt.MLP(4, 4, pack=True).eval(),
+    "MLP, custom": lambda: rt.MLP(4, 4, activation=DOUBLED),
+    "GatedMLP": lambda: rt.GatedMLP(4, 4),
+    "replaced": lambda: replaced(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())),
+}
+
+
+def replaced(model):
+    rt.replace_linear(model)
+    return model
+
+
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_an_input(layer, records):
+    module = LAYERS[layer]()
+    for value in OTHERS:
+        with torch.set_grad_enabled(records), pytest.raises(InvalidOperandError) as raised:
+            module(value)
+        assert str(raised.value) == f"input: got {type(value).__name__}; a layer takes torch tensors"
+
+
+@pytest.mark.parametrize("activation", [None, "gelu", DOUBLED], ids=["none", "gelu", "custom"])
+@pytest.mark.parametrize("name", ["input", "weight", "bias"])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_operands_of_the_function(name, activation, requires_grad):
+    tensors = {
+        "input": torch.ones(4, 4),
+        "weight": torch.ones(4, 4, requires_grad=requires_grad),
+        "bias": torch.ones(4),
+    }
+    for value in OTHERS:
+        if name == "bias" and value is None:
+            continue
+        with pytest.raises(InvalidOperandError, match=rf"^{name}: got {type(value).__name__}; a layer takes torch"):
+            rt.linear(**tensors | {name: value}, activation=activation)
+
+
+@pytest.mark.parametrize("activation", [["gelu"], {}, {"gelu"}, ("gelu",), 1, b"gelu"], ids=str)
+def test_an_activation(activation):
+    x = torch.ones(4, 4)
+    for call in (
+        lambda: rt.linear(x, x, activation=activation),
+        lambda: rt.Linear(4, 5, activation=activation),
+        lambda: rt.MLP(4, 5, activation=activation),
+    ):
+        with pytest.raises(InvalidProblemError, match=r"^activation: got .*, expected one of None, 'none', 'relu'"):
+            call()
+    with pytest.raises(InvalidProblemError, match="^activation: got"):
+        rt.GatedMLP(4, 5, activation=activation)
+
+
+@pytest.mark.parametrize("approximate", [["tanh"], None, 1], ids=str)
+def test_an_approximation(approximate):
+    for make in (rt.Linear, rt.MLP, rt.GatedMLP):
+        with pytest.raises(InvalidProblemError, match="^approximate: got"):
+            make(4, 5, activation="gelu", approximate=approximate)
+
+
+@pytest.mark.parametrize("skip", [5, None, [5], ["0", None], b"0", 1.5, {1: "0"}], ids=str)
+def test_names_to_skip(skip):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    with pytest.raises(InvalidOperandError, match=r"^skip: got .*, expected names of layers"):
+        rt.replace_linear(model, skip=skip)
+    assert type(model[0]) is torch.nn.Linear
+
+
+@pytest.mark.parametrize("skip", ["0", ["0"], ("1", "0"), {"0"}, "*", lambda name, module: name == "0"], ids=str)
+def test_layers_are_skipped(skip):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    assert not rt.replace_linear(model, skip=skip).replaced
