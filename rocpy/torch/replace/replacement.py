@@ -62,7 +62,8 @@ def replace_linear(
     Notes
     -----
     Formulas do not change: an activation is fused if its function, or the formula in its code, is relu, gelu (either
-    form), silu or sigmoid. Results differ from torch's by rounding, because sums are computed in a different order.
+    form), silu or sigmoid. Results differ from torch's by rounding, because sums are computed in a different order, and
+    where torch's activation gives NaN at an infinity, at which one in the product has its limit.
     Whether a pair is fused is decided at each call: after a hook, a patch, a parametrization or an adapter is added, it
     runs as two calls. Nothing is executed to analyse a block.
 
