@@ -3,6 +3,8 @@
 # cython: freethreading_compatible=True
 """The loader as Python sees it, and the only place where a C status becomes an exception."""
 
+from os import fsdecode, fsencode
+
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int32_t
 from libcpp.string cimport string
@@ -103,6 +105,13 @@ cdef extern from *:
     const int rocpy_environment_count
 
 
+cdef extern from "Python.h" nogil:
+    int Py_IsInitialized()
+    void* PyGILState_GetThisThreadState()
+
+cdef extern from "<unistd.h>" nogil:
+    int pause()
+
 # hip-python's function raises when it finds no library, although it is declared not to.
 ctypedef const char* (*ErrorName)(int) except? NULL nogil
 
@@ -116,12 +125,21 @@ cdef object text_or_none(const char* text):
 
 
 cdef object path_text(const string& path):
-    # A path is bytes to the system; surrogateescape keeps those that are no UTF-8.
+    # A path is bytes to the system: the encoding of file names, which Python encodes it with again.
     cdef bytes raw = path
-    return raw.decode("utf-8", "surrogateescape")
+    return fsdecode(raw)
+
+
+cdef int park_after_python() noexcept nogil:
+    # A library ends waits of daemon threads when the process exits. Python ends such a thread, or lets it sleep, where
+    # it takes the GIL again, but has no state left for one that takes it anew.
+    while not Py_IsInitialized() and PyGILState_GetThisThreadState() == NULL:
+        pause()
+    return 0
 
 
 cdef int raise_status(Library library, int32_t code, const char* function) except -1 nogil:
+    park_after_python()
     with gil:
         library_text = library_name(library).decode()
         function_text = function.decode()
@@ -134,6 +152,7 @@ cdef int raise_status(Library library, int32_t code, const char* function) excep
 
 
 cdef int select_platform() except -1 nogil:
+    park_after_python()
     with gil:
         if selector is None:
             raise LibraryError("no platform has been chosen; import rocpy before its extension modules")
@@ -172,7 +191,7 @@ def load(directories, *, need_device=False):
     cdef Tree tree
     cdef Attempt attempt
     for directory in directories:
-        tree.directories.push_back(directory.encode("utf-8", "surrogateescape"))
+        tree.directories.push_back(fsencode(directory))
     tree.need_device = need_device
     with nogil:
         attempt = load_platform(tree)

@@ -61,7 +61,7 @@ def holds(directory: Path, stem: str) -> bool:
 def mapped(stem: str) -> tuple[str, ...]:
     """Return the files ``lib<stem>.so*`` that are mapped into this process."""
     try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = os.fsdecode(Path("/proc/self/maps").read_bytes()).splitlines()
     except OSError:
         return ()
     paths = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ SCHEMA = 1
 APPLICATION_ID = 0x72637079
 _HEADER = b"SQLite format 3\0"
 _TABLE = b"CREATE TABLE records (scope TEXT NOT NULL, key TEXT NOT NULL"
+_OCTAL = re.compile(rb"\\([0-7]{3})")  # as /proc writes spaces in paths
 _LOOKED_AT_BYTES = 1 << 16
 BUSY_S = 30.0
 # No product is done in less; a quotient by less is no gain.
@@ -176,7 +178,7 @@ def file_system(path: Path, mounts: str | None = None) -> str:
     """
     if mounts is None:
         try:
-            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+            mounts = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         except OSError:
             return ""
     resolved = os.path.realpath(path)
@@ -186,7 +188,7 @@ def file_system(path: Path, mounts: str | None = None) -> str:
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
-        point = fields[4].encode("latin-1", "surrogateescape").decode("unicode_escape", "replace")
+        point = os.fsdecode(_OCTAL.sub(lambda digits: bytes([int(digits[1], 8)]), os.fsencode(fields[4])))
         inside = resolved == point or resolved.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= longest:  # of two mounts on one point, the later one covers the other
             filesystem, longest = after.split()[0], len(point)
@@ -318,7 +320,7 @@ class RecordFile:
         import sqlite3
         from urllib.parse import quote
 
-        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}" + ("&immutable=1" if immutable else "")
+        uri = f"file:{quote(bytes(self.path.absolute()))}?mode={mode}" + ("&immutable=1" if immutable else "")
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
         try:
             if mode == "ro":

@@ -31,6 +31,20 @@ PROGRAMS = {
     threading.Thread(target=busy, daemon=True).start()
     time.sleep(0.3)
     """,
+    **{
+        f"daemon threads that wait: {wait}": f"""
+    def busy():
+        while True:
+            results = [rocpy.matmul(big, big, stream=stream) for _ in range(10)]
+            event = stream.record()
+            {wait}
+    big, stream = np.ones((1024, 1024), np.float32), rocpy.Stream()
+    for _ in range(2):
+        threading.Thread(target=busy, daemon=True).start()
+    time.sleep(0.2)
+    """
+        for wait in ("stream.synchronize()", "event.synchronize()", "rocpy.Device(0).synchronize()")
+    },
     "finaliser that computes": """
     class Late:
         def __del__(self, matmul=rocpy.matmul, a=a):

@@ -59,6 +59,26 @@ def test_thread_bound_to_one_cpu(run_python):
     run_python(HEAD + code, **ENVIRONMENT)
 
 
+@pytest.mark.parametrize(
+    ("variable", "text", "threads"),
+    [
+        ("ROCPY_NUM_THREADS", "500", "256"),
+        ("OMP_NUM_THREADS", "300", "256"),
+        ("OMP_NUM_THREADS", " 3 ", "3"),
+        ("OMP_NUM_THREADS", "3,2", "3"),
+        ("OMP_NUM_THREADS", "1e1", "usual"),
+        ("OMP_NUM_THREADS", "0x4", "usual"),
+        ("OMP_NUM_THREADS", "1.5", "usual"),
+        ("OMP_NUM_THREADS", "many", "usual"),
+    ],
+)
+def test_numbers_that_the_environment_names(run_python, variable, text, threads):
+    code = f"""
+    assert int(rocpy.platform.current().info["threads"]) == {threads}
+    """
+    run_python(HEAD + code, **(ENVIRONMENT | {variable: text}))
+
+
 def test_pool_is_bound_to_the_process_whoever_starts_it(run_python):
     code = """
     def call():

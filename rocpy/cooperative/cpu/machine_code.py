@@ -197,7 +197,7 @@ class Store:
 def folder_of(source: str) -> Path:
     """Return where a source file's code is kept: in NUMBA_CACHE_DIR, as Numba's, beside it, or in the user's folder."""
     path = Path(source).resolve()
-    own = f"{path.parent.name}-{hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]}"
+    own = f"{path.parent.name}-{hashlib.sha256(bytes(path.parent)).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen) / own

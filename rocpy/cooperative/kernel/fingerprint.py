@@ -67,7 +67,7 @@ def fingerprint_of(function: Any) -> str:  # noqa: C901 - one case for each kind
 
     def add_code(code: Any) -> None:
         digest.update(code.co_code)
-        digest.update(f"{code.co_filename}:{code.co_firstlineno} {code.co_names}".encode())
+        digest.update(f"{code.co_filename}:{code.co_firstlineno} {code.co_names}".encode("utf-8", "surrogateescape"))
         digest.update(code.co_linetable)  # compiled code knows its lines
         for constant in code.co_consts:
             if isinstance(constant, python_types.CodeType):

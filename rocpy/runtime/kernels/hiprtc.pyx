@@ -48,8 +48,8 @@ def compile_source(str source, str name, options):
         If the platform has no hipRTC.
     """
     cdef abi.hiprtcProgram program = NULL
-    cdef bytes text = source.encode(), file = name.encode(), word
-    cdef list words = [option.encode() for option in options]
+    cdef bytes text = source.encode(), file = name.encode("utf-8", "surrogateescape"), word
+    cdef list words = [option.encode("utf-8", "surrogateescape") for option in options]
     cdef vector[const char*] pointers
     cdef size_t size = 0
     cdef int count, answer

@@ -90,7 +90,9 @@ void find_runtimes() {
 int parse_count(const char *text) {
   char *end = nullptr;
   const long value = std::strtol(text, &end, 10);
-  return end == text || value < 1 ? 0 : static_cast<int>(std::min<long>(value, most_threads));
+  if (end == text || value < 1) return 0;
+  end += std::strspn(end, " \t\n");
+  return *end == '\0' || *end == ',' ? static_cast<int>(std::min<long>(value, most_threads)) : 0;
 }
 
 // What the environment says, read at first use and without a lock, which a child of another thread's could find taken.
