@@ -420,9 +420,7 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
     cdef DLTensor tensor
     cdef bint copied = False
     cdef int fault
-    if array.is_nested:
-        refuse_layout(array, name)
-    reason = dispatch_reason(array, is_product)
+    reason = None if array.is_nested else dispatch_reason(array, is_product)  # nested ones are refused below
     if reason is not None:
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
     refuse_layout(array, name)

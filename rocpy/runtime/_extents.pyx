@@ -5,9 +5,13 @@ import operator
 
 import numpy
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-from rocpy._dlpack cimport ArrayType, Operand, array_type_of_hip, array_type_of_name, check_extents, fault_message, fault_none, max_dims
+from rocpy._dlpack cimport (
+    ArrayType, Operand, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, check_extents, fault_message,
+    fault_none, max_dims,
+)
 
 # numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
 cdef dict dtypes = {}
@@ -18,6 +22,14 @@ cdef const ArrayType* row_of(str name) except? NULL:
         return array_type_of_name(name.encode())
     except UnicodeEncodeError:  # a surrogate, of which no name has one
         return NULL
+
+
+cdef list names_of_types():
+    cdef int i
+    names = []
+    for i in range(array_type_count):
+        names.append(array_types_of_core[i].name.decode())
+    return names
 
 
 cdef int32_t type_of(object dtype) except -1:
@@ -36,7 +48,7 @@ cdef int32_t type_of(object dtype) except -1:
             )
         row = row_of(seen.name)
     if row == NULL:
-        raise InvalidOperandError(f"dtype: {dtype!r} is not an element type of a Buffer")
+        raise InvalidOperandError(f"dtype: {dtype!r} is not an element type of a Buffer{did_you_mean(dtype, names_of_types())}")
     return row.type
 
 

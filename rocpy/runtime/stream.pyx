@@ -35,6 +35,10 @@ cdef class Stream(StreamHandle):
     ----------
     device_index : int
         Number of the device.
+    nonblocking : bool
+        Whether it ignores the device's null stream.
+    priority : int
+        Its priority, as the device clamped it.
 
     Raises
     ------
@@ -69,6 +73,8 @@ cdef class Stream(StreamHandle):
             abi.hipStreamDestroy(self.c_stream)
         _core.check(status)
         self.opened()
+        self.nonblocking = nonblocking
+        abi.hipStreamGetPriority(self.c_stream, &self.priority)  # as the device clamped it
 
     cdef int give_back(self) except -1:
         cdef _core.Status status
@@ -82,22 +88,6 @@ cdef class Stream(StreamHandle):
         # that waits for a call of this thread.
         self.may_not_wait = True
         StreamHandle.__del__(self)
-
-    @property
-    def nonblocking(self):
-        """Whether it ignores the device's null stream."""
-        cdef unsigned int flags = 0
-        self.check()
-        abi.hipStreamGetFlags(self.c_stream, &flags)
-        return bool(flags & abi.hipStreamNonBlocking)
-
-    @property
-    def priority(self):
-        """Its priority, as the device clamped it."""
-        cdef int value = 0
-        self.check()
-        abi.hipStreamGetPriority(self.c_stream, &value)
-        return value
 
     def synchronize(self):
         """Wait until all work queued so far has finished (hipStreamSynchronize), and release the objects that it kept alive."""

@@ -96,7 +96,7 @@ def test_ranks_that_fail_at_once_read_their_own_texts():
     barrier = threading.Barrier(count)
     mistakes = {
         0: (rccl.InvalidUsageError, "is not suspended", lambda comm: comm.resume()),
-        1: (rccl.InvalidUsageError, "call ncclCommResume first", lambda comm: comm.barrier()),
+        1: (rccl.InvalidUsageError, "suspended: resume it first", lambda comm: comm.barrier()),
         2: (rccl.InvalidArgumentError, "ncclGetUniqueId", lambda _: rccl.Communicator.init(1, 0, bytes(128))),
     }
 

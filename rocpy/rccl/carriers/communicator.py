@@ -70,10 +70,13 @@ class CarriedCommunicator:
     def timeout_s(self, value: float) -> None:
         self._timeout_s = check_seconds(value)
 
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("this Communicator has been closed")
+
     @default_arithmetic
     def _run(self, kind: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
-        if self.is_closed:
-            raise ClosedError("the communicator is closed")
+        self._check_open()
         if op not in OPERATORS:
             raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPERATORS)}", rank=self.rank)
         if kind in _ROOTED and (not isinstance(root, int | np.integer) or not 0 <= root < self.nranks):
@@ -230,6 +233,7 @@ class CarriedCommunicator:
     abort = finalize = close
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Types of RCCL's memory, windows and the calls that need them.
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from typing_extensions import disjoint_base
 
@@ -15,6 +15,8 @@ class Registration:
     @property
     def number(self) -> int: ...
     def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *details: object) -> None: ...
     def __reduce__(self) -> NoReturn: ...
 
 @disjoint_base

@@ -25,6 +25,8 @@ from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_ty
 from rocpy.runtime.handles.keep_alive cimport find_busy_stream, hold, hold_while_captured
 from rocpy.runtime.memory cimport buffer_on
 
+cdef size_t WINDOW_ALIGNMENT = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
+
 
 cdef class PeerMemory:
     """Another rank's memory, as long as an array of it lives."""
@@ -51,6 +53,14 @@ cdef class Registration:
     def number(self):
         """RCCL's handle as a number; 0 after it was closed."""
         return <size_t>self.handle
+
+    def __enter__(self):
+        if self.handle == NULL:
+            raise ClosedError("this Registration has been closed")
+        return self
+
+    def __exit__(self, *details):
+        self.close()
 
     def close(self):
         """Undo the registration (ncclCommDeregister); calling it again has no effect."""
@@ -175,6 +185,10 @@ cdef class WindowHandle:
         owners = parse_output(array, "array", &operand, False)
         check_contiguous(&operand, "array")
         require(comm, "ncclCommWindowRegister", "2.27")
+        if <size_t>operand.data % WINDOW_ALIGNMENT:
+            raise InvalidArgumentError(
+                f"array: its memory is not aligned to {WINDOW_ALIGNMENT} bytes; use comm.empty(..., window=True)", rank=comm.rank
+            )
         self.nbytes, self.data = bytes_of(&operand), operand.data
         self.comm, self.array, self.owners = comm, array, owners
         self.type = operand.type

@@ -301,6 +301,8 @@ class Communicator(Joining, Remote, Family):
     destroy = close
 
     def __enter__(self) -> Self:
+        if self.nranks:  # in a group it does not exist yet
+            self.check_open()
         return self
 
     def __exit__(

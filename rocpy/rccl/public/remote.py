@@ -123,7 +123,7 @@ class Remote(Collectives):
         Returns
         -------
         Registration
-            Its ``close`` undoes the registration.
+            Its ``close``, or the end of its ``with`` block, undoes the registration.
 
         Examples
         --------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
+from rocpy.errors import ClosedError
 from rocpy.rccl.handles.memory import WindowHandle
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Window(WindowHandle):
         return buffer
 
     def __enter__(self) -> Self:
+        if self.is_closed:
+            raise ClosedError("this Window has been closed")
         return self
 
     def __exit__(

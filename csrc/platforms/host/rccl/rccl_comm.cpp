@@ -119,7 +119,7 @@ std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_
   } else if (communicator->is_finalizing.load()) {
     *code = refuse(ncclInvalidUsage, "the communicator was finalized");
   } else if (communicator->is_suspended.load()) {
-    *code = refuse(ncclInvalidUsage, "the communicator is suspended: call ncclCommResume first");
+    *code = refuse(ncclInvalidUsage, "the communicator is suspended: resume it first");
   }
   return *code == ncclSuccess ? communicator : nullptr;
 }
