@@ -72,7 +72,9 @@ def _scalar(x: Any, name: str) -> Any:
             f"float({name}), or multiply by the tensor"
         )
     try:
-        number = complex(() if isinstance(x, str) else x)  # which would read digits
+        if isinstance(x, str):  # of which complex() reads digits
+            raise TypeError("text")
+        number = complex(x)
     except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a number on the host") from None
     return number if number.imag or isinstance(x, complex) else number.real

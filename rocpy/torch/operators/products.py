@@ -136,8 +136,9 @@ _apply = super(torch.autograd.Function, ProductFunction).apply
 
 def _bias_gradient(matrices: bool, d: Tensor, shape: torch.Size) -> Tensor:
     """Return the sums of the result's gradient that a bias of this shape was added to."""
+    m, n = d.shape[-2:]
     # Extents may be symbols: only of a bias that may be one for each row are they compared.
-    if len(shape) > 1 and is_column_bias(tuple(shape), *d.shape[-2:], tuple(d.shape[:-2]), matrices):
+    if len(shape) > 1 and is_column_bias(tuple(shape), m, n, tuple(d.shape[:-2]), matrices):
         return d.sum(-1, keepdim=True).sum_to_size(shape)
     return d.sum(-2).sum_to_size(shape)
 
