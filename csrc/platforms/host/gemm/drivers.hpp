@@ -132,12 +132,13 @@ inline bool has_factors(const Problem &p) {
   return factor(p.a.scale) || factor(p.b.scale) || p.c_scale || p.d_scale || p.aux_scale || p.amax;
 }
 
-// Whether the sums, of `type`, are the result.
-inline bool is_plain(const Problem &p, Type type) {
-  return p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
+// Whether the sums, of `type`, are the result, but for a bias of each column, of that type.
+inline bool is_plain_but_bias(const Problem &p, Type type) {
+  return p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !has_factors(p) &&
          p.activation == Activation::none && !p.program && p.aux == Aux::none &&
-         p.reduction != Reduction::result_columns;
+         p.reduction != Reduction::result_columns && (!p.has_bias || (!p.bias_per_row && p.bias_type == type));
 }
+inline bool is_plain(const Problem &p, Type type) { return !p.has_bias && is_plain_but_bias(p, type); }
 
 // Threads worth waking for so much work: some microseconds each. Those of them that the caller may use.
 int useful_threads(double multiplications, double bytes);

@@ -73,7 +73,7 @@ template <class T>
 struct Small {
   const Kernels<T> &kernel;
   const Problem &p;
-  bool plain = is_plain(p, arithmetic_type<T>);
+  bool plain = is_plain_but_bias(p, arithmetic_type<T>);
   typename Kernels<T>::Epilogue epilogue = plain ? nullptr : kernel.epilogue(p);
   Finish<T> finish = make_finish<T>(p);
   int64_t k = effective_k(p);
@@ -129,6 +129,7 @@ struct Small {
         call.stored = plain ? call.loaded : static_cast<int>(lanes);
         call.out_stride = plain ? p.d_row_stride : shape.vectors * lanes;
         call.out = plain ? d + i * p.d_row_stride + j : sums;
+        if (plain && p.has_bias) call.bias = static_cast<const T *>(p.bias) + g * p.bias_batch_stride + j;
         kernel.small[shape.index][rows](call);
         if (!plain) epilogue(finish, sums, call.out_stride, {g, i, j, rows, columns}, nullptr);
       }

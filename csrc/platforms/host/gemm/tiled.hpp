@@ -37,7 +37,8 @@ struct Tiled {
   const void *panels = nullptr;     // b packed, of panel_type, from the first chunk on
   Type panel_type = Type::f32;
   T *sums = nullptr;
-  bool plain;  // the sums are the result: tiles are written to d
+  bool plain;                      // the sums are the result: tiles are written to d
+  const T *column_bias = nullptr;  // where it is all that is missing in them, and tiles add it
   bool a_in_place;
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
@@ -55,6 +56,8 @@ struct Tiled {
         right(kernel, problem.b, false, whole_k),
         chunks(block_sizes.chunks) {
     plain = is_plain(p, arithmetic_type<T>);
+    const bool adds_bias = !std::is_same_v<T, int32_t> && p.has_bias && is_plain_but_bias(p, arithmetic_type<T>);
+    if (adds_bias) column_bias = static_cast<const T *>(p.bias);
     thin = !kernel.least_magnitude && blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
            (packed_blocks(p.b) || element_of_packed() >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
@@ -87,7 +90,9 @@ struct Tiled {
     // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
     const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
     const int part = kernel.masks && rest > 0 ? rest : whole;
-    const bool to_d = pass.last && plain && part == rest;
+    const bool adds_bias = column_bias && b.element < tile_element_type_count;
+    const bool to_d = pass.last && (plain || adds_bias) && part == rest;
+    const T *bias = to_d && adds_bias ? column_bias + pass.g * p.bias_batch_stride + b.j : nullptr;
     const bool fetches = b.fetch_next && (pass.tiles == 1 || count > unfetched_sum);
     const bool reads_matrices = pass.last && epilogue_matrices.count;
     const bool alike = !reads_matrices && !kernel.correct && b.element < tile_element_type_count &&
@@ -101,7 +106,7 @@ struct Tiled {
     for (int64_t t = 0; t < pass.tiles; t++) {
       if (alike && !from.copy) {
         const auto *kernels_of_rows = kernel.tile[from.element][vectors - 1][!a_in_place];
-        const Alike tiles{t, fetches ? shares : 0, pass.last && !to_d ? buffer : nullptr};
+        const Alike tiles{t, fetches ? shares : 0, pass.last && !to_d ? buffer : nullptr, bias};
         return tiles_alike(pass, from, tiles, kernels_of_rows, acc, part);
       }
       const int64_t i = (pass.first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
@@ -131,7 +136,7 @@ struct Tiled {
                                 ? kernel.tile[from.element][vectors - 1][!a_in_place][rows]
                                 : thin_tile(from.element, rows);
       run_tile({count, rows_of_a, p.a.row_stride, from.data, from.stride, in, in_stride, tile, stride, fetch.from,
-                fetch.step, fetch.pace, part, to_d ? part : whole, from.copy});
+                fetch.step, fetch.pace, part, to_d ? part : whole, from.copy, bias});
       if (from.copy) {
         from.data = from.copy;
         from.stride = kernel.tile_columns;
@@ -165,6 +170,7 @@ struct Tiled {
   struct Alike {
     int64_t first, shares;
     T *buffer;
+    const T *bias;
   };
 
   // The tiles of a panel that differ in nothing but where they are: what each needs besides its product counts.
@@ -194,6 +200,7 @@ struct Tiled {
       call.out = static_cast<T *>(p.d) + pass.g * p.d_batch_stride + region.i * p.d_row_stride + b.j;
       call.out_stride = p.d_row_stride;
       call.stored = part;
+      call.bias = tiles.bias;
     } else if (finishes) {
       call.out = tiles.buffer;
     }

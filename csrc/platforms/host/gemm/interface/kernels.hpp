@@ -68,7 +68,7 @@ struct Strips {
 };
 
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
-// where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
+// where the instruction set has none), plus bias[j] where there is one. in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
 // adjacent. b has columns adjacent and x at b_stride. A row of as much as a tile reads of b is prefetched for every
 // prefetch_pace + 1 of x, which is a power of two, or for fewer, from prefetch on at prefetch_stride. Tiles that copy
 // write the rows of b to `copy` too, in the compute type and one after the other.
@@ -87,10 +87,11 @@ struct TileCall {
   int64_t prefetch_stride, prefetch_pace;
   int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
   T *copy = nullptr;
+  const T *bias = nullptr;  // as much of it as of a row of out is there
 };
 
-// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, with b's columns adjacent: both operands where they are. Of
-// so many tiles as lie side by side, all alike.
+// out(i, j) = sum over x of a(i, x) * b(x, j), x ascending, plus bias[j] where there is one, with b's columns adjacent:
+// both operands where they are. Of so many tiles as lie side by side, all alike.
 template <class T>
 struct SmallCall {
   int64_t k;
@@ -102,6 +103,7 @@ struct SmallCall {
   int64_t out_stride;
   int loaded, stored;  // lanes of a tile's last vector of b that exist, and of out that are written
   int64_t tiles = 1;
+  const T *bias = nullptr;  // as much of it as of a row of out is there
 };
 
 // Lines of b that the rows of sums read side by side. All may fall on the same set of the innermost cache, whose ways

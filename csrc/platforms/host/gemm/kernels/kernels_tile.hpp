@@ -103,10 +103,25 @@ ROCPY_INLINE void fetch_row(const char *at) {
   if constexpr (tile_vectors * vector_lanes<T> * sizeof(E) > 64) __builtin_prefetch(at + 64, 0, 2);
 }
 
+// Adds a bias to a tile's sums, of which `last` lanes of the last vector are there.
+template <class T, int rows, int vectors>
+ROCPY_INLINE void add_bias(const T *bias, int last, Vec<T> (&sum)[rows][vectors]) {
+  constexpr int lanes = vector_lanes<T>;
+  ROCPY_UNROLL
+  for (int v = 0; v < vectors; v++) {
+    const Vec<T> some = v + 1 < vectors ? load(bias + v * lanes) : load_some(bias + v * lanes, last, lanes);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) sum[i][v] = sum[i][v] + some;
+  }
+}
+
 // Writes a tile's sums, `stored` lanes of the last vector.
 template <class T, int rows, int vectors>
-ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int stored, const Vec<T> (&sum)[rows][vectors]) {
+ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int stored, Vec<T> (&sum)[rows][vectors]) {
   constexpr int lanes = vector_lanes<T>;
+  if constexpr (!std::is_same_v<T, int32_t>) {
+    if (call.bias) add_bias<T>(call.bias, stored, sum);
+  }
   T *out = call.out;
   const int64_t out_stride = call.out_stride;
   // Masked stores are the slower ones.
@@ -358,7 +373,7 @@ constexpr bool loads_parts = false;
 // Of short sums: both operands are read where they are, and no more columns are written than the result has. `parts`:
 // of the last vector of a row of b only a part exists; reading it takes a unit that multiplies.
 template <bool parts, class T, int rows, int vectors>
-ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out) {
+ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out, const T *bias) {
   constexpr int lanes = vector_lanes<T>;
   // As of tiles, addresses of rows are a pointer for each three of them.
   const T *from[(rows + 2) / 3];
@@ -387,6 +402,7 @@ ROCPY_INLINE void small_tile(const SmallCall<T> &call, const T *b, T *out) {
     ROCPY_UNROLL
     for (int q = 0; q < (rows + 2) / 3; q++) from[q] += call.a_step;
   }
+  if (bias) add_bias<T>(bias, call.stored, sum);
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     T *line = out + i * call.out_stride;
@@ -405,9 +421,10 @@ template <class T, int rows, int vectors>
 void small(const SmallCall<T> &arguments) {
   constexpr int64_t columns = vectors * vector_lanes<T>;
   const SmallCall<T> call = arguments;
-  if (call.loaded < vector_lanes<T>) return small_tile<true, T, rows, vectors>(call, call.b, call.out);
+  if (call.loaded < vector_lanes<T>) return small_tile<true, T, rows, vectors>(call, call.b, call.out, call.bias);
   for (int64_t t = 0; t < call.tiles; t++) {
-    small_tile<false, T, rows, vectors>(call, call.b + t * columns, call.out + t * columns);
+    const T *bias = call.bias ? call.bias + t * columns : nullptr;
+    small_tile<false, T, rows, vectors>(call, call.b + t * columns, call.out + t * columns, bias);
   }
 }
 
