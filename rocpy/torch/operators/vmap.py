@@ -118,8 +118,8 @@ def _product(
     fused = row.aux == "none" and not row.gradient and not row.clamp
     name = epilogue if fused else products.plain_name(row)
     if (not fused or aux is not None) and info.batch_size:
-        entries = [x if x is None or not is_mapped else x[0] for x, is_mapped in zip(own_operands, mapped, strict=True)]
-        check_product(*entries, epilogue=epilogue, settings=ProductSettings(*settings))
+        entry: list[Any] = [x[0] if is_mapped else x for x, is_mapped in zip(own_operands, mapped, strict=True)]
+        check_product(entry[0], entry[1], entry[2], entry[3], entry[4], epilogue, ProductSettings(*settings))
     y = products.product(left, right, addend, bias, None, name, alpha, beta, None, dtype, compute)
     pre = y
     if not fused:
