@@ -36,7 +36,7 @@ _BETWEEN_LOOKS_S = 0.001
 
 # Weak references to the locks of the modules that are being imported, by name. Only importlib knows which thread holds
 # one; a Python without this table has forks that do not wait.
-_module_locks: dict[str, Any] = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+_module_locks: dict[str, Any] = getattr(importlib._bootstrap, "_module_locks", {})
 
 
 def _importing_threads() -> set[int]:
@@ -58,7 +58,7 @@ def _imports_for_rocpy(thread: int) -> bool:
     imports = False
     frame = sys._current_frames().get(thread)
     while frame is not None:
-        if frame.f_globals is vars(importlib._bootstrap):  # type: ignore[attr-defined]
+        if frame.f_globals is vars(importlib._bootstrap):
             imports = True
         elif imports and _is_ours(frame.f_globals.get("__name__")):
             return True

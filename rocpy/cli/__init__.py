@@ -50,7 +50,7 @@ def _run(words: Sequence[str]) -> int | str | None:
     from rocpy.cli._application import run_command
     from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
-    _output.open_closed()
+    _output.prepare_streams()
     try:
         try:
             code: int | str | None = run_command(words)

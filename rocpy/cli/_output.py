@@ -6,7 +6,9 @@ Where rich is installed it draws tables and progress bars; without it both are p
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import json
 import os
 import shutil
@@ -47,11 +49,23 @@ def warn(text: str) -> None:
         discard(sys.stderr)
 
 
-def open_closed() -> None:
-    """Open standard streams that the process was started without: what is printed there is discarded."""
+def prepare_streams() -> None:
+    """Make the standard streams take all text, also where the process was started without them."""
+    codecs.register_error("rocpy", _escape)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  (until the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="rocpy")
+
+
+def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Write the bytes of a path as they are, and what the encoding of a stream lacks with its number."""
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
 
 
 def discard(stream: TextIO) -> None:

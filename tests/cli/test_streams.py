@@ -21,12 +21,12 @@ COMMANDS = [
 ]
 
 
-def shell(line):
+def shell(line, *, text=True):
     """Run a line of a shell in which ``rocpy`` is the command."""
     return subprocess.run(
-        ["sh", "-c", line.replace("rocpy", f"{shlex.quote(sys.executable)} -m rocpy", 1)],
+        ["sh", "-c", line.replace("rocpy ", f"{shlex.quote(sys.executable)} -m rocpy ", 1)],
         capture_output=True,
-        text=True,
+        text=text,
         env={**os.environ, "ROCPY_PLATFORM": "host"},
         timeout=120,
     )
@@ -68,6 +68,17 @@ def test_closed_and_unwritable_streams_leave_the_exit_code(line, code):
     done = shell(line)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["info", "info --json", "doctor -r 3", "rocm-tree tree", "run -- true", "bogüs"])
+def test_text_that_the_locale_cannot_encode(tmp_path, words):
+    folder = tmp_path / "röcm"
+    folder.mkdir()
+    ascii_locale = "export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 XDG_CACHE_HOME=$PWD"
+    done = shell(f"cd {folder} && {ascii_locale} && rocpy {words}", text=False)
+    assert done.returncode == (2 if words == "bogüs" else 0), done.stderr
+    assert b"Traceback" not in done.stderr
+    assert os.fsencode(folder.name) in done.stdout or not words.startswith(("doctor", "rocm-tree"))
 
 
 def test_an_interrupt_while_the_commands_are_imported_is_one_line():
