@@ -240,6 +240,9 @@ def epilogue(function: Callable[..., Any]) -> CustomEpilogue:
         begins with the file and the line.
     InvalidProblemError
         If the function reshapes or reduces, or a result does not depend on the product.
+    InvalidOperandError
+        If it is no function, or one of a package that takes more than operands, such as ``torch.nn.functional.silu``:
+        wrap it, ``lambda x: silu(x)``.
 
     Examples
     --------
