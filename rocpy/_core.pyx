@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from rocpy._python cimport Py_IsInitialized, PyGILState_GetThisThreadState
 from rocpy.errors import LibraryError, error_for_missing, error_for_status
 
 
@@ -104,10 +105,6 @@ cdef extern from *:
     const rocpy_environment_row* rocpy_environment_rows
     const int rocpy_environment_count
 
-
-cdef extern from "Python.h" nogil:
-    int Py_IsInitialized()
-    void* PyGILState_GetThisThreadState()
 
 cdef extern from "<unistd.h>" nogil:
     int pause()
