@@ -127,7 +127,7 @@ def dispatched_matmul(a: Any, b: Any, /, c: Any = None, *, out: Any = None, **ar
     if out is None:
         return _dispatched(a, b, c, **arguments)
     _check_tensor(a, "a")
-    if isinstance(a, Proxy) or isinstance(out, Proxy):
+    if any(isinstance(x, Proxy) for x in (a, b, c, out)):
         raise UnsupportedError("out: not available where torch.fx traces with symbols; omit it")
     if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("out: not available under a transform of torch.func; omit it")

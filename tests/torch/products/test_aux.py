@@ -44,7 +44,7 @@ def test_it_is_refused_where_autograd_records(a, b, aux, dtype, message, epilogu
 
 
 @pytest.mark.parametrize("mapped", [(0, None, 0), (0, None, None), (None, 0, None)], ids=str)
-@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("epilogue", ["drelu", "dgelu_erf_bgrad"])
 @pytest.mark.parametrize(("a", "b", "aux", "dtype", "message"), CASES)
 def test_it_is_refused_under_vmap(a, b, aux, dtype, message, epilogue, mapped):
     shapes = zip((a, b, aux), mapped, strict=True)

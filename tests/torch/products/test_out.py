@@ -132,6 +132,10 @@ def test_transforms_refuse_it(matmul, epilogue):
 
 def test_symbolic_tracing_refuses_it(matmul):
     a, b = operands()
-    for function in (lambda a: matmul(a, b, out=torch.zeros(3, 5)), lambda out: matmul(a, b, out=out)):
+    for function in (
+        lambda a: matmul(a, b, out=torch.zeros(3, 5)),
+        lambda b: matmul(a, b, out=torch.zeros(3, 5)),
+        lambda out: matmul(a, b, out=out),
+    ):
         with pytest.raises(UnsupportedError, match="^out: not available where torch.fx"):
             torch.fx.symbolic_trace(function)
