@@ -83,7 +83,16 @@ def test_what_cannot_be_launched():
     with pytest.raises(InvalidProblemError, match="threads"):
         amdgpu.run(code, "add", 1, 2048, *arrays, np.int32(64))
     with pytest.raises(InvalidProblemError, match="shared memory"):
-        amdgpu.run(code, "add", 1, 64, *arrays, np.int32(64), shared_bytes=1 << 20)
+        amdgpu.run(code, "add", 1, 64, *arrays, np.int32(64), shared_bytes=(64 << 10) + 1)
+    larger = compiled(KERNELS["add"], "gfx950")
+    amdgpu.run(larger, "add", 1, 64, *arrays, np.int32(64), shared_bytes=160 << 10)
+    with pytest.raises(InvalidProblemError, match="shared memory"):
+        amdgpu.run(larger, "add", 1, 64, *arrays, np.int32(64), shared_bytes=(160 << 10) + 1)
+    bounded = KERNELS["add"].replace(
+        "__attribute__((global))", "__attribute__((global, amdgpu_flat_work_group_size(1, 64)))"
+    )
+    with pytest.raises(InvalidProblemError, match="kernel add was compiled for at most 64"):
+        amdgpu.run(compiled(bounded, "gfx942"), "add", 1, 128, *arrays, np.int32(64))
     with pytest.raises(InvalidOperandError, match="ELF"):
         amdgpu.run(code[:40], "add", 1, 64)
     with pytest.raises(InvalidOperandError, match="ELF"):

@@ -119,3 +119,20 @@ def test_module_rows_run_the_same_code(arch, rng):
         np.testing.assert_array_equal(c, a + b * np.float32(2))
         with pytest.raises(rocpy.RocpyError, match="NotFound"):
             module.kernel("no_such_kernel")
+
+
+@pytest.mark.parametrize("selected", [0, 1])
+def test_a_kernel_runs_on_streams_of_its_device(arch, selected):
+    """Whichever device is current: a launch makes the module's device so."""
+    arrays = [np.ones(64, np.float32) for _ in range(3)]
+    with rocpy.Module.from_code(compiled(KERNELS["add"], arch), device=1) as module:
+        kernel = module.kernel("add")
+        with rocpy.Device(selected), rocpy.Stream(device=0) as other, rocpy.Stream(device=1) as stream:
+            kernel.launch(1, 64, *arrays, np.int32(64), stream=stream)
+            stream.synchronize()
+            assert (arrays[2] == 3).all()
+            for foreign in (other, other.handle):
+                with pytest.raises(rocpy.InvalidOperandError, match="stream: it belongs to device 0.* add .* device 1"):
+                    kernel.launch(1, 64, *arrays, np.int32(64), stream=foreign)
+            for number in (None, 0, 1, 2):  # the null stream, and HIP's numbers for it and for the thread's own
+                kernel.launch(1, 64, *arrays, np.int32(64), stream=number)

@@ -16,7 +16,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, capture_of
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
-from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
 
 cdef class Module(Owner):
@@ -178,7 +178,7 @@ cdef class Kernel:
         InvalidProblemError
             The kernel has another number of arguments.
         InvalidOperandError
-            An argument is not one, or has not the size that the kernel has for it.
+            An argument is not one, or has not the size that the kernel has for it; or the stream is of another device than the module.
 
         Notes
         -----
@@ -194,6 +194,7 @@ cdef class Kernel:
         cdef bytes value
         cdef Capturing capturing = None
         cdef StreamUse use
+        cdef int other = 0
         self.module.check()
         if not isinstance(shared_bytes, int) or not 0 <= shared_bytes < 1 << 32:
             raise InvalidProblemError(f"shared_bytes: got {shared_bytes!r}, expected a number of bytes")
@@ -212,15 +213,21 @@ cdef class Kernel:
         self.module.check()  # the code of arguments and streams may have let another thread close it
         previous = _device.enter(device)
         try:
+            if c_stream != NULL:
+                device_of_stream(stream, c_stream, &other)
+                if other != device:
+                    raise InvalidOperandError(
+                        f"stream: it belongs to device {other}, and kernel {self.name} is loaded on device {device}; "
+                        f"pass a stream of device {device}")
             abi.hipModuleLaunchKernel(
                 self.c_function, g[0], g[1], g[2], b[0], b[1], b[2], shared, c_stream, pointers.data(), NULL)
+            if capturing is not None:
+                capturing.objects.append(self)
+                capturing.keep(owners)
+            else:
+                hold(c_stream, device, (self, owners))  # where the null stream is still the module's device's
         finally:
             _device.leave(previous)
-        if capturing is not None:
-            capturing.objects.append(self)
-            capturing.keep(owners)
-        else:
-            hold(c_stream, device, (self, owners))
 
     def __repr__(self):
         return f"rocpy.Kernel({self.name!r})"

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Memory, copies and fills through hip-python."""
 
+import ctypes
+
 import host_platform
 import numpy as np
+import pytest
 from host_platform import error, ok
 
 ABSURD = (2**40, 2**62, 2**64 - 1)
@@ -22,7 +25,7 @@ def test_device_memory(hip):
     assert error(hip.hipFree(address(pointer) + 8)) == "hipErrorInvalidValue"
     ok(hip.hipFree(pointer))
     assert error(hip.hipFree(address(pointer))) == "hipErrorInvalidValue"
-    assert error(hip.hipMemGetAddressRange(address(pointer)))[:15] == "hipErrorInvalid"
+    assert error(hip.hipMemGetAddressRange(address(pointer))) == "hipErrorNotFound"
     ok(hip.hipFree(None))
 
 
@@ -64,10 +67,35 @@ def test_host_and_managed_memory(hip):
     assert error(hip.hipMemPrefetchAsync(managed, 64, 99, None)) == "hipErrorInvalidDevice"
     assert error(hip.hipMemPrefetchAsync(pinned, 64, 0, None)) == "hipErrorInvalidValue"
     assert error(hip.hipMemAdvise(managed, 65, advice, 0)) == "hipErrorInvalidValue"
-    assert error(hip.hipHostFree(managed)) == "hipErrorInvalidValue"
     ok(hip.hipFree(managed))
     ok(hip.hipHostFree(pinned))
     assert error(hip.hipHostFree(address(pinned))) == "hipErrorInvalidValue"
+
+
+def test_host_free_frees_all_memory(hip):
+    for pointer in (ok(hip.hipMalloc(64)), ok(hip.hipMallocManaged(64, 1)), ok(hip.hipHostMalloc(64, 0))):
+        ok(hip.hipHostFree(pointer))
+        assert error(hip.hipFree(address(pointer))) == "hipErrorInvalidValue"
+
+
+def test_either_part_of_the_memory_may_be_asked_for(hip):
+    total = ok(hip.hipMemGetInfo())[1]
+    free, seen = ctypes.c_size_t(), ctypes.c_size_t()
+    for pointers in ((None, None), (ctypes.byref(free), None), (None, ctypes.byref(seen))):
+        assert error(hip.linked("hipMemGetInfo", *pointers)) == "hipSuccess"
+    assert 0 < free.value <= seen.value == total
+
+
+@pytest.mark.parametrize(
+    ("flags", "status"),
+    [*((flags, "hipSuccess") for flags in (0, 1, 2, 3, 4, 8, 0x80000000)), (0x10, "hipErrorInvalidValue")],
+)
+def test_flags_of_registered_memory(hip, flags, status):
+    array = np.arange(64, dtype=np.int64)
+    assert error(hip.hipHostRegister(array, array.nbytes, flags)) == status
+    if status == "hipSuccess":
+        assert error(hip.hipHostGetFlags(array)) == "hipErrorInvalidValue"  # only memory of hipHostMalloc has them
+        ok(hip.hipHostUnregister(array))
 
 
 def test_registered_memory(hip):

@@ -200,7 +200,7 @@ def test_code_objects_are_refused(hip):
         )
         assert launch_threads(hip, function, (64, 1, 1), (64, 1, 1)) == "hipErrorInvalidHandle"
     assert launch_threads(hip, None, (64, 1, 1), (64, 17, 1)) == "hipErrorInvalidConfiguration"
-    assert launch_threads(hip, None, (64, 1, 1), (64, 1, 0)) == "hipErrorInvalidValue"
+    assert launch_threads(hip, None, (64, 1, 1), (64, 1, 0)) == "hipErrorInvalidConfiguration"
     assert launch_threads(hip, None, (64, 0, 1), (64, 1, 1)) == "hipErrorInvalidValue"
     assert launch_threads(hip, None, (64, 1, 1), (64, 1, 1), stream=0x1234) == "hipErrorContextIsDestroyed"
 

@@ -70,7 +70,7 @@ hipDeviceProp_t make_properties() {
   p.maxSharedMemoryPerMultiProcessor = 65536;
   for (int axis = 0; axis < 3; ++axis) {
     p.maxThreadsDim[axis] = 1024;
-    p.maxGridSize[axis] = axis == 0 ? largest_int : 65535;
+    p.maxGridSize[axis] = axis == 0 ? largest_int : 65536;
   }
   if (const Card *card = presented_card()) {
     answer_as(*card, &p);
@@ -179,9 +179,13 @@ bool is_image_limit(int attribute) {
 
 }  // namespace
 
-hipDeviceProp_t properties_of(int device) {
+const hipDeviceProp_t &common_properties() {
   static rocpy::Lazy<const hipDeviceProp_t> common;
-  hipDeviceProp_t p = common.get([] { return new hipDeviceProp_t(make_properties()); });
+  return common.get([] { return new hipDeviceProp_t(make_properties()); });
+}
+
+hipDeviceProp_t properties_of(int device) {
+  hipDeviceProp_t p = common_properties();
   p.pciBusID = device;
   char uuid[sizeof p.uuid.bytes + 1];
   std::snprintf(uuid, sizeof uuid, "rocpy%08x%03d", host_name_hash(), device);

@@ -17,6 +17,7 @@ struct Card {
 const Card *presented_card();  // null: devices answer as the CPU
 void answer_as(const Card &card, hipDeviceProp_t *properties);
 
+const hipDeviceProp_t &common_properties();  // those that all devices have in common
 hipDeviceProp_t properties_of(int device);
 std::string bus_id_of(int device);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// HIP rows that give out, free and describe memory.
+// HIP rows that give out and free memory, and what is known about it.
 #include "hip_memory.hpp"
 #include "graph.hpp"
 #include "hip_call.hpp"
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <map>
 
 namespace rocpy_host {
@@ -75,7 +76,7 @@ hipError_t allocate_at_once(void **pointer, size_t bytes, MemoryKind kind, unsig
   return allocate(pointer, bytes, kind, flags);
 }
 
-hipError_t free_now(void *pointer, bool host_only) {
+hipError_t free_now(void *pointer) {
   if (pointer == nullptr) {
     return hipSuccess;
   }
@@ -84,10 +85,6 @@ hipError_t free_now(void *pointer, bool host_only) {
   }
   Allocation allocation;
   if (!claim(pointer, &allocation)) {
-    return hipErrorInvalidValue;
-  }
-  if (host_only && allocation.kind != MemoryKind::host) {
-    unclaim(pointer);
     return hipErrorInvalidValue;
   }
   if (!wait_device(allocation.device, false)) {
@@ -290,19 +287,33 @@ hipError_t rocpy_host_hipMalloc(void **ptr, size_t size) {
 }
 
 hipError_t rocpy_host_hipFree(void *ptr) {
-  return hip_call([=] { return free_now(ptr, false); });
+  return hip_call([=] { return free_now(ptr); });
 }
 
-// Rows begin at addresses as aligned as the memory.
+// Rows begin at addresses as aligned as the memory. What is empty has no pitch.
 hipError_t rocpy_host_hipMalloc3D(hipPitchedPtr *memory, hipExtent extent) {
-  if (memory == nullptr) {
-    return remember(hipErrorInvalidValue);
-  }
-  *memory = {nullptr, (extent.width + alignment - 1) / alignment * alignment, extent.width, extent.height};
-  size_t bytes = 0;
-  const bool is_size = !__builtin_mul_overflow(memory->pitch, extent.height, &bytes) &&
-                       !__builtin_mul_overflow(bytes, extent.depth, &bytes);
-  return is_size ? rocpy_host_hipMalloc(&memory->ptr, bytes) : remember(hipErrorInvalidValue);
+  return hip_call([=] {
+    hipPitchedPtr result = {nullptr, 0, extent.width, extent.height};
+    if (memory == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    if (extent.width != 0 && extent.height != 0 && extent.depth != 0) {
+      if (extent.width > std::numeric_limits<size_t>::max() - alignment) {
+        return hipErrorInvalidValue;
+      }
+      result.pitch = (extent.width + alignment - 1) / alignment * alignment;
+      size_t bytes = 0;
+      if (__builtin_mul_overflow(result.pitch, extent.height, &bytes) ||
+          __builtin_mul_overflow(bytes, extent.depth, &bytes)) {
+        return hipErrorOutOfMemory;
+      }
+      if (const hipError_t status = allocate_at_once(&result.ptr, bytes, MemoryKind::device, 0)) {
+        return status;
+      }
+    }
+    *memory = result;
+    return hipSuccess;
+  });
 }
 
 hipError_t rocpy_host_hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height) {
@@ -325,9 +336,8 @@ hipError_t rocpy_host_hipHostMalloc(void **ptr, size_t size, unsigned int flags)
   });
 }
 
-hipError_t rocpy_host_hipHostFree(void *ptr) {
-  return hip_call([=] { return free_now(ptr, true); });
-}
+// Frees any memory, as in AMD's runtime.
+hipError_t rocpy_host_hipHostFree(void *ptr) { return rocpy_host_hipFree(ptr); }
 
 hipError_t rocpy_host_hipMallocManaged(void **ptr, size_t size, unsigned int flags) {
   return hip_call([=] {
@@ -340,7 +350,9 @@ hipError_t rocpy_host_hipMallocManaged(void **ptr, size_t size, unsigned int fla
 
 hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int flags) {
   return hip_call([=] {
-    constexpr unsigned known_flags = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | 0x8u;
+    constexpr unsigned coarse_grained = 0x8, uncached = 0x80000000;
+    constexpr unsigned known_flags =
+        hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | coarse_grained | uncached;
     const uintptr_t base = address_of(host_ptr);
     if (host_ptr == nullptr || bytes == 0 || base + bytes < base || (flags & ~known_flags) != 0) {
       return hipErrorInvalidValue;
@@ -386,81 +398,17 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
   });
 }
 
-hipError_t rocpy_host_hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned int flags) {
-  return hip_call([=] {
-    Allocation allocation;
-    if (device_ptr == nullptr || flags != 0 || !find_allocation(host_ptr, &allocation)) {
-      return hipErrorInvalidValue;
-    }
-    *device_ptr = host_ptr;
-    return hipSuccess;
-  });
-}
-
-hipError_t rocpy_host_hipHostGetFlags(unsigned int *flags, void *host_ptr) {
-  return hip_call([=] {
-    Allocation allocation;
-    if (flags == nullptr || !find_allocation(host_ptr, &allocation) ||
-        (allocation.kind != MemoryKind::host && allocation.kind != MemoryKind::registered)) {
-      return hipErrorInvalidValue;
-    }
-    *flags = allocation.flags;
-    return hipSuccess;
-  });
-}
-
 hipError_t rocpy_host_hipMemGetInfo(size_t *free, size_t *total) {
   return hip_call([=] {
-    if (free == nullptr || total == nullptr) {
-      return hipErrorInvalidValue;
-    }
     const size_t available = memory_available();
     std::lock_guard<std::mutex> lock(memory().mutex);
     const MemoryTable &table = memory();
-    const size_t budget = table.bytes_total - table.bytes_allocated;
-    *free = available < budget ? available : budget;
-    *total = table.bytes_total;
-    return hipSuccess;
-  });
-}
-
-hipError_t rocpy_host_hipMemGetAddressRange(void **base, size_t *size, void *dptr) {
-  return hip_call([=] {
-    Allocation allocation;
-    if (!find_allocation(dptr, &allocation)) {
-      return hipErrorInvalidDevicePointer;
+    if (free != nullptr) {
+      *free = std::min(available, table.bytes_total - table.bytes_allocated);
     }
-    if (base != nullptr) {
-      *base = reinterpret_cast<void *>(allocation.base);
+    if (total != nullptr) {
+      *total = table.bytes_total;
     }
-    if (size != nullptr) {
-      *size = allocation.bytes;
-    }
-    return hipSuccess;
-  });
-}
-
-hipError_t rocpy_host_hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
-  return hip_call([=] {
-    if (attributes == nullptr) {
-      return hipErrorInvalidValue;
-    }
-    *attributes = {};
-    Allocation allocation;
-    if (ptr == nullptr || !find_allocation(ptr, &allocation)) {
-      attributes->type = hipMemoryTypeUnregistered;
-      attributes->device = hipInvalidDeviceId;
-      return hipSuccess;
-    }
-    const bool is_managed = allocation.kind == MemoryKind::managed;
-    attributes->type = is_managed                              ? hipMemoryTypeManaged
-                       : allocation.kind == MemoryKind::device ? hipMemoryTypeDevice
-                                                               : hipMemoryTypeHost;
-    attributes->device = allocation.device;
-    attributes->devicePointer = const_cast<void *>(ptr);
-    attributes->hostPointer = allocation.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);
-    attributes->isManaged = is_managed;
-    attributes->allocationFlags = allocation.flags;
     return hipSuccess;
   });
 }

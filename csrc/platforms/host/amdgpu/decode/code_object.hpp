@@ -22,6 +22,7 @@ struct Kernel {
   uint64_t entry = 0;  // offset of the code in the image
   uint32_t shared_bytes = 0, private_bytes = 0, argument_bytes = 0;
   uint32_t resources1 = 0, resources2 = 0, properties = 0, preload = 0;
+  uint32_t most_threads = 1024;  // of a block that it was compiled for
   int lanes = 64;
   bool has_metadata = false;
   bool has_uniform_blocks = false;  // compiled for grids whose blocks all have one size

@@ -157,6 +157,9 @@ void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kern
     Kernel &kernel = match->second;
     kernel.has_metadata = true;
     kernel.has_uniform_blocks = entry.number_at(".uniform_work_group_size") == 1;
+    if (const uint32_t bound = entry.number_at(".max_flat_workgroup_size")) {
+      kernel.most_threads = std::min(kernel.most_threads, bound);
+    }
     const uint32_t told = entry.number_at(".kernarg_segment_size");
     if (told <= 1u << 20) {
       kernel.argument_bytes = std::max(kernel.argument_bytes, told);

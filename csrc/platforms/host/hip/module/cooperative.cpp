@@ -15,32 +15,28 @@ using amdgpu::Launch;
 
 uint64_t volume(const dim3 &extents) { return uint64_t{extents.x} * extents.y * extents.z; }
 
-// Whether all blocks of the launch fit on the device at the same time.
-hipError_t check_shape(hipFunction_t function, const Shape &shape) {
-  const hipDeviceProp_t device = properties_of(0);
-  const uint64_t threads = volume(shape.block);
-  if (threads == 0 || threads > static_cast<uint64_t>(device.maxThreadsPerBlock) || volume(shape.grid) == 0) {
-    return hipErrorInvalidConfiguration;
-  }
-  if (shape.shared_bytes > device.sharedMemPerBlock) {
-    return hipErrorCooperativeLaunchTooLarge;
-  }
+// Whether all blocks of the launch fit on the device at the same time. Larger blocks than the kernel was compiled for
+// are refused where it is launched.
+hipError_t check_capacity(hipFunction_t function, const Shape &shape) {
   amdgpu::Kernel kernel;
   int blocks = 0;
+  const uint64_t threads = volume(shape.block);
   hipError_t status = kernel_of(function, &kernel);
-  if (status == hipSuccess) {
+  if (status == hipSuccess && threads <= kernel.most_threads) {
     status = occupancy_of(kernel, static_cast<int>(threads), shape.shared_bytes, &blocks);
+    const uint64_t capacity =
+        static_cast<uint64_t>(blocks) * static_cast<uint64_t>(common_properties().multiProcessorCount);
+    return status == hipSuccess && volume(shape.grid) > capacity ? hipErrorCooperativeLaunchTooLarge : status;
   }
-  if (status != hipSuccess) {
-    return status;
-  }
-  const uint64_t capacity = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(device.multiProcessorCount);
-  return volume(shape.grid) <= capacity ? hipSuccess : hipErrorCooperativeLaunchTooLarge;
+  return status;
 }
 
-hipError_t make_cooperative(hipFunction_t function, const Shape &shape, void **params,
+hipError_t make_cooperative(hipFunction_t function, const Shape &shape, const Refusals &refusals, void **params,
                             std::shared_ptr<Launch> *launch) {
-  hipError_t status = check_shape(function, shape);
+  hipError_t status = check_blocks(shape, refusals);
+  if (status == hipSuccess) {
+    status = check_capacity(function, shape);
+  }
   if (status == hipSuccess) {
     status = make_launch(function, shape, params, nullptr, launch);
   }
@@ -50,13 +46,15 @@ hipError_t make_cooperative(hipFunction_t function, const Shape &shape, void **p
   return status;
 }
 
-hipError_t launch_on_one(hipFunction_t function, const Shape &shape, hipStream_t handle, void **params) {
+hipError_t launch_on_one(hipFunction_t function, const Shape &shape, const Refusals &refusals, hipStream_t handle,
+                         void **params) {
+  Stream *stream = nullptr;
   std::shared_ptr<Launch> launch;
-  if (const hipError_t status = make_cooperative(function, shape, params, &launch)) {
-    return status;
+  hipError_t status = find_stream(handle, &stream);
+  if (status == hipSuccess) {
+    status = make_cooperative(function, shape, refusals, params, &launch);
   }
-  Stream *stream = resolve(handle);
-  return stream != nullptr ? submit_launch(stream, launch) : hipErrorContextIsDestroyed;
+  return status == hipSuccess ? submit_launch(stream, launch) : status;
 }
 
 // A launch on one of several devices.
@@ -67,7 +65,13 @@ struct Part {
   void **params;
 };
 
-// The stream of each part: of a device of its own, created, and not captured.
+bool is_same(const Shape &one, const Shape &other) {
+  const auto is_equal = [](const dim3 &a, const dim3 &b) { return a.x == b.x && a.y == b.y && a.z == b.z; };
+  return is_equal(one.grid, other.grid) && is_equal(one.block, other.block) && one.shared_bytes == other.shared_bytes;
+}
+
+// The stream of each part: of a device of its own, created, and not captured. As in AMD's runtime the parts have one
+// shape, and the k-th is for device k.
 hipError_t find_streams(const std::vector<Part> &parts, std::vector<Stream *> *streams) {
   uint64_t devices = 0;
   for (const Part &part : parts) {
@@ -87,6 +91,14 @@ hipError_t find_streams(const std::vector<Part> &parts, std::vector<Stream *> *s
       return *answer;
     }
     streams->push_back(stream);
+  }
+  for (size_t k = 0; k < parts.size(); ++k) {
+    if (!is_same(parts[k].shape, parts[0].shape)) {
+      return hipErrorInvalidValue;
+    }
+    if ((*streams)[k]->device != static_cast<int>(k)) {
+      return hipErrorInvalidHandle;
+    }
   }
   return hipSuccess;
 }
@@ -122,9 +134,9 @@ hipError_t launch_on_several(const std::vector<Part> &parts, unsigned flags, boo
   uint64_t threads = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
     const Part &part = parts[k];
-    const hipError_t status = is_cooperative
-                                  ? make_cooperative(part.function, part.shape, part.params, &launches[k])
-                                  : make_launch(part.function, part.shape, part.params, nullptr, &launches[k]);
+    const hipError_t status =
+        is_cooperative ? make_cooperative(part.function, part.shape, symbol_refusals, part.params, &launches[k])
+                       : make_launch(part.function, part.shape, part.params, nullptr, &launches[k]);
     if (status != hipSuccess) {
       return status;
     }
@@ -161,14 +173,13 @@ hipError_t launch_on_several(const hipLaunchParams *launches, int count, unsigne
     for (int k = 0; k < count; ++k) {
       const hipLaunchParams &one = launches[k];
       hipFunction_t function = nullptr;
-      if (one.func != launches[0].func || one.sharedMem > UINT32_MAX) {
+      if (one.func != launches[0].func) {
         return hipErrorInvalidValue;
       }
       if (const hipError_t status = kernel_at_symbol(one.func, &function)) {
         return status;
       }
-      parts.push_back(
-          {function, {one.gridDim, one.blockDim, static_cast<unsigned>(one.sharedMem)}, one.stream, one.args});
+      parts.push_back({function, {one.gridDim, one.blockDim, one.sharedMem}, one.stream, one.args});
     }
     return launch_on_several(parts, flags, is_cooperative);
   });
@@ -185,7 +196,9 @@ hipError_t rocpy_host_hipLaunchCooperativeKernel(const void *host, dim3 grid, di
   return hip_call([=] {
     hipFunction_t function = nullptr;
     const hipError_t status = kernel_at_symbol(host, &function);
-    return status != hipSuccess ? status : launch_on_one(function, {grid, block, shared_bytes}, stream, args);
+    return status != hipSuccess
+               ? status
+               : launch_on_one(function, {grid, block, shared_bytes}, cooperative_symbol_refusals, stream, args);
   });
 }
 
@@ -195,7 +208,7 @@ hipError_t rocpy_host_hipModuleLaunchCooperativeKernel(hipFunction_t function, u
                                                        hipStream_t stream, void **params) {
   return hip_call([=] {
     const Shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
-    return launch_on_one(function, shape, stream, params);
+    return launch_on_one(function, shape, module_refusals, stream, params);
   });
 }
 

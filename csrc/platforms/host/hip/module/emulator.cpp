@@ -14,7 +14,11 @@ namespace rocpy_host::amdgpu {
 
 namespace {
 
-constexpr size_t most_shared_bytes = 160 * 1024, most_threads = 1024, most_private_bytes = 256 * 1024;
+constexpr size_t most_threads = 1024, most_private_bytes = 256 * 1024;
+
+size_t most_shared_bytes(Architecture architecture) {
+  return architecture == Architecture::gfx950 ? 160 << 10 : 64 << 10;
+}
 
 bool is_hidden(const Argument &argument) { return argument.kind.compare(0, 7, "hidden_") == 0; }
 
@@ -145,8 +149,8 @@ hipError_t run_launch(const rocpyExtEmulatorLaunch_t &request) {
   launch.dynamic_shared = request.shared_bytes;
   launch.most_instructions = request.most_instructions != 0 ? request.most_instructions : ~0ull;
   launch.most_trace_lines = request.trace_lines;
-  if (const hipError_t status = check_launch(launch, &why)) {
-    return refuse(status, why);
+  if (check_launch(launch, &why) != hipSuccess) {
+    return refuse(hipErrorInvalidConfiguration, why);
   }
   if (!pack_arguments(&launch, request.arguments, request.argument_bytes, request.argument_count, &why)) {
     return refuse(hipErrorInvalidValue, why);
@@ -215,8 +219,14 @@ hipError_t check_launch(const Launch &launch, std::string *why) {
            std::to_string(launch.block[2]) + " threads; 1 to 1024 are possible, and a grid has at least a block";
     return hipErrorInvalidConfiguration;
   }
-  if (static_cast<uint64_t>(launch.kernel->shared_bytes) + launch.dynamic_shared > most_shared_bytes) {
-    *why = "more shared memory than the " + std::to_string(most_shared_bytes) + " bytes that a group can have";
+  if (threads > launch.kernel->most_threads) {
+    *why = "a block of " + std::to_string(threads) + " threads; kernel " + launch.kernel->name +
+           " was compiled for at most " + std::to_string(launch.kernel->most_threads);
+    return hipErrorLaunchFailure;
+  }
+  const size_t most_shared = most_shared_bytes(launch.code->architecture);
+  if (static_cast<uint64_t>(launch.kernel->shared_bytes) + launch.dynamic_shared > most_shared) {
+    *why = "more shared memory than the " + std::to_string(most_shared) + " bytes that a group can have";
     return hipErrorInvalidConfiguration;
   }
   if (launch.kernel->private_bytes > most_private_bytes) {

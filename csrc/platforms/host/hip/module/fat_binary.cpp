@@ -63,8 +63,12 @@ hipError_t find_variable(const void *host, void **address, size_t *bytes) {
   return status == hipSuccess ? status : hipErrorInvalidSymbol;
 }
 
-// The part of a variable that a copy reads or writes.
-hipError_t find_part(const void *host, size_t bytes, size_t offset, char **address) {
+// The part of a variable that a copy of that kind reads or writes; `outside` is the other side's kind.
+hipError_t find_part(const void *host, size_t bytes, size_t offset, hipMemcpyKind kind, hipMemcpyKind outside,
+                     char **address) {
+  if (kind != outside && kind != hipMemcpyDeviceToDevice && kind != hipMemcpyDeviceToDeviceNoCU) {
+    return hipErrorInvalidMemcpyDirection;
+  }
   void *start = nullptr;
   size_t size = 0;
   if (const hipError_t status = find_variable(host, &start, &size)) {
@@ -167,8 +171,7 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
     const hipError_t status = kernel_at_symbol(host, &function);
     return status != hipSuccess
                ? status
-               : rocpy_host_hipModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                                  static_cast<unsigned>(shared_bytes), stream, args, nullptr);
+               : launch_blocks(function, {grid, block, shared_bytes}, symbol_refusals, stream, args, nullptr);
   });
 }
 
@@ -194,7 +197,7 @@ hipError_t rocpy_host_hipMemcpyToSymbol(const void *symbol, const void *src, siz
                                         hipMemcpyKind kind) {
   return hip_call([=] {
     char *part = nullptr;
-    const hipError_t status = find_part(symbol, bytes, offset, &part);
+    const hipError_t status = find_part(symbol, bytes, offset, kind, hipMemcpyHostToDevice, &part);
     return status != hipSuccess ? status : rocpy_host_hipMemcpy(part, src, bytes, kind);
   });
 }
@@ -203,7 +206,7 @@ hipError_t rocpy_host_hipMemcpyToSymbolAsync(const void *symbol, const void *src
                                              hipMemcpyKind kind, hipStream_t stream) {
   return hip_call([=] {
     char *part = nullptr;
-    const hipError_t status = find_part(symbol, bytes, offset, &part);
+    const hipError_t status = find_part(symbol, bytes, offset, kind, hipMemcpyHostToDevice, &part);
     return status != hipSuccess ? status : rocpy_host_hipMemcpyAsync(part, src, bytes, kind, stream);
   });
 }
@@ -212,7 +215,7 @@ hipError_t rocpy_host_hipMemcpyFromSymbol(void *dst, const void *symbol, size_t 
                                           hipMemcpyKind kind) {
   return hip_call([=] {
     char *part = nullptr;
-    const hipError_t status = find_part(symbol, bytes, offset, &part);
+    const hipError_t status = find_part(symbol, bytes, offset, kind, hipMemcpyDeviceToHost, &part);
     return status != hipSuccess ? status : rocpy_host_hipMemcpy(dst, part, bytes, kind);
   });
 }
@@ -221,7 +224,7 @@ hipError_t rocpy_host_hipMemcpyFromSymbolAsync(void *dst, const void *symbol, si
                                                hipMemcpyKind kind, hipStream_t stream) {
   return hip_call([=] {
     char *part = nullptr;
-    const hipError_t status = find_part(symbol, bytes, offset, &part);
+    const hipError_t status = find_part(symbol, bytes, offset, kind, hipMemcpyDeviceToHost, &part);
     return status != hipSuccess ? status : rocpy_host_hipMemcpyAsync(dst, part, bytes, kind, stream);
   });
 }

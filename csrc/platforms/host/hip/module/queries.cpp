@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// HIP rows that ask about kernels, pointers and streams, as programs do and rocpy does not.
+// HIP rows that ask about kernels, pointers and streams.
 #include "device_properties.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
@@ -24,6 +24,7 @@ enum FunctionAttribute {
   cache_mode = 7,
   max_dynamic_shared_bytes = 8,
   shared_carveout = 9,
+  last_settable = 10,
 };
 
 enum PointerAttribute {
@@ -43,7 +44,7 @@ int registers_of(const Kernel &kernel, bool has_narrow_waves) {
 }
 
 hipFuncAttributes describe(const Kernel &kernel) {
-  const hipDeviceProp_t device = properties_of(0);
+  const hipDeviceProp_t &device = common_properties();
   hipFuncAttributes a = {};
   a.binaryVersion = device.major * 10 + device.minor;
   a.ptxVersion = a.binaryVersion;
@@ -51,7 +52,7 @@ hipFuncAttributes describe(const Kernel &kernel) {
   a.sharedSizeBytes = kernel.shared_bytes;
   a.maxDynamicSharedSizeBytes =
       static_cast<int>(device.sharedMemPerBlock - std::min<size_t>(kernel.shared_bytes, device.sharedMemPerBlock));
-  a.maxThreadsPerBlock = device.maxThreadsPerBlock;
+  a.maxThreadsPerBlock = std::min(device.maxThreadsPerBlock, static_cast<int>(kernel.most_threads));
   a.numRegs = registers_of(kernel, device.warpSize == 32);
   return a;
 }
@@ -99,7 +100,7 @@ hipError_t fullest_block(const Kernel &kernel, size_t dynamic_bytes, int limit, 
   if (grid_size == nullptr || block_size == nullptr) {
     return hipErrorInvalidValue;
   }
-  const hipDeviceProp_t device = properties_of(0);
+  const hipDeviceProp_t &device = common_properties();
   const int largest = limit > 0 ? std::min(limit, device.maxThreadsPerBlock) : device.maxThreadsPerBlock;
   int most_threads = -1;
   for (int size = std::min(device.warpSize, largest); size <= largest; size += device.warpSize) {
@@ -159,7 +160,7 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
 
 // As many as its threads, its shared memory and its registers allow.
 hipError_t occupancy_of(const Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks) {
-  const hipDeviceProp_t device = properties_of(0);
+  const hipDeviceProp_t &device = common_properties();
   if (blocks == nullptr || block_size <= 0) {
     return hipErrorInvalidValue;
   }
@@ -203,11 +204,26 @@ hipError_t rocpy_host_hipFuncGetAttributes(hipFuncAttributes *attributes, const 
   });
 }
 
-// The two attributes that can be set are hints: a launch takes any size that the device has.
+// All are hints: a launch takes any size that the device has.
 hipError_t rocpy_host_hipFuncSetAttribute(const void *host, int attribute, int value) {
   return hip_call([=] {
-    const bool is_settable = attribute == max_dynamic_shared_bytes || attribute == shared_carveout;
-    return host != nullptr && is_settable && value >= -1 ? hipSuccess : hipErrorInvalidValue;
+    if (host == nullptr) {
+      return hipErrorInvalidDeviceFunction;
+    }
+    if (attribute < 0 || attribute > last_settable) {
+      return hipErrorInvalidValue;
+    }
+    Kernel kernel;
+    // A kernel goes by the address of its host symbol, or is a module's.
+    if (kernel_at(host, &kernel) != hipSuccess &&
+        kernel_of(static_cast<hipFunction_t>(const_cast<void *>(host)), &kernel) != hipSuccess) {
+      return hipErrorInvalidDeviceFunction;
+    }
+    const bool is_possible = attribute == max_dynamic_shared_bytes
+                                 ? value >= 0 && value <= describe(kernel).maxDynamicSharedSizeBytes
+                             : attribute == shared_carveout ? value >= -1 && value <= 100
+                                                            : true;
+    return is_possible ? hipSuccess : hipErrorInvalidValue;
   });
 }
 
@@ -268,6 +284,69 @@ hipError_t rocpy_host_hipOccupancyMaxPotentialBlockSize(int *grid_size, int *blo
     Kernel kernel;
     const hipError_t status = kernel_at(host, &kernel);
     return status != hipSuccess ? status : fullest_block(kernel, dynamic_bytes, limit, grid_size, block_size);
+  });
+}
+
+hipError_t rocpy_host_hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned int flags) {
+  return hip_call([=] {
+    Allocation allocation;
+    if (device_ptr == nullptr || flags != 0 || !find_allocation(host_ptr, &allocation)) {
+      return hipErrorInvalidValue;
+    }
+    *device_ptr = host_ptr;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipHostGetFlags(unsigned int *flags, void *host_ptr) {
+  return hip_call([=] {
+    Allocation allocation;
+    if (flags == nullptr || !find_allocation(host_ptr, &allocation) || allocation.kind != MemoryKind::host) {
+      return hipErrorInvalidValue;
+    }
+    *flags = allocation.flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipMemGetAddressRange(void **base, size_t *size, void *dptr) {
+  return hip_call([=] {
+    Allocation allocation;
+    if (!find_allocation(dptr, &allocation)) {
+      return hipErrorNotFound;
+    }
+    if (base != nullptr) {
+      *base = reinterpret_cast<void *>(allocation.base);
+    }
+    if (size != nullptr) {
+      *size = allocation.bytes;
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
+  return hip_call([=] {
+    if (attributes == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    *attributes = {};
+    Allocation allocation;
+    if (ptr == nullptr || !find_allocation(ptr, &allocation)) {
+      attributes->type = hipMemoryTypeUnregistered;
+      attributes->device = hipInvalidDeviceId;
+      return hipSuccess;
+    }
+    const bool is_managed = allocation.kind == MemoryKind::managed;
+    attributes->type = is_managed                              ? hipMemoryTypeManaged
+                       : allocation.kind == MemoryKind::device ? hipMemoryTypeDevice
+                                                               : hipMemoryTypeHost;
+    attributes->device = allocation.device;
+    attributes->devicePointer = const_cast<void *>(ptr);
+    attributes->hostPointer = allocation.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);
+    attributes->isManaged = is_managed;
+    attributes->allocationFlags = allocation.flags;
+    return hipSuccess;
   });
 }
 
