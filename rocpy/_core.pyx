@@ -10,7 +10,6 @@ from libc.stdint cimport int32_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from rocpy._python cimport Py_IsInitialized, PyGILState_GetThisThreadState
 from rocpy.errors import LibraryError, error_for_missing, error_for_status
 
 
@@ -106,6 +105,15 @@ cdef extern from *:
     const int rocpy_environment_count
 
 
+# Python ends a thread, or lets it sleep, that takes the GIL again after its end, but has no state left for one that takes it anew.
+cdef extern from *:
+    """
+    static inline bool rocpy_thread_outlives_python() {
+      return !Py_IsInitialized() && PyGILState_GetThisThreadState() == nullptr;
+    }
+    """
+    bint rocpy_thread_outlives_python() nogil
+
 cdef extern from "<unistd.h>" nogil:
     int pause()
 
@@ -128,9 +136,8 @@ cdef object path_text(const string& path):
 
 
 cdef int park_after_python() noexcept nogil:
-    # A library ends waits of daemon threads when the process exits. Python ends such a thread, or lets it sleep, where
-    # it takes the GIL again, but has no state left for one that takes it anew.
-    while not Py_IsInitialized() and PyGILState_GetThisThreadState() == NULL:
+    # A library ends waits of daemon threads when the process exits.
+    while rocpy_thread_outlives_python():
         pause()
     return 0
 

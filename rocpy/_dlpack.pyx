@@ -5,8 +5,11 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from rocpy._python cimport Py_IsInitialized
 from rocpy.errors import InvalidOperandError, UnsupportedError
+
+
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
 
 
 cdef class Import:
