@@ -35,6 +35,12 @@ constexpr Variant variants[] = {
 };
 constexpr int variant_count = sizeof variants / sizeof variants[0];
 
+// Columns of a that all tiles copy before the next, where the rows are adjacent.
+constexpr int64_t columns_together = 16;
+
+// Rows of panels that are copied together before the next rows.
+constexpr int64_t rows_together = 16;
+
 // Panels that are copied together where columns are adjacent: memory is read along its rows.
 constexpr int64_t panels_together = 8;
 

@@ -13,15 +13,6 @@
 
 namespace rocpy_host::gemm {
 
-// Columns of a that all tiles copy before the next, where the rows are adjacent.
-constexpr int64_t columns_together = 16;
-
-// Rows of panels that are copied together before the next rows.
-constexpr int64_t rows_together = 16;
-
-// Four panels of two of the widest vectors.
-constexpr int64_t most_strip_columns = 4 * 2 * 16;
-
 template <class T>
 struct Tiled {
   const Problem &p;
@@ -37,8 +28,8 @@ struct Tiled {
   const void *panels = nullptr;     // b packed, of panel_type, from the first chunk on
   Type panel_type = Type::f32;
   T *sums = nullptr;
-  bool plain;                      // the sums are the result: tiles are written to d
-  const T *column_bias = nullptr;  // where it is all that is missing in them, and tiles add it
+  const bool plain;            // the sums are the result, once the bias is added: tiles are written to d
+  const T *const column_bias;  // of such sums, or null
   bool a_in_place;
   bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
@@ -54,10 +45,9 @@ struct Tiled {
         last_k(depth_of_last),
         left(kernel, problem.a, true, whole_k),
         right(kernel, problem.b, false, whole_k),
-        chunks(block_sizes.chunks) {
-    plain = is_plain(p, arithmetic_type<T>);
-    const bool adds_bias = !std::is_same_v<T, int32_t> && p.has_bias && is_plain_but_bias(p, arithmetic_type<T>);
-    if (adds_bias) column_bias = static_cast<const T *>(p.bias);
+        chunks(block_sizes.chunks),
+        plain(is_plain_but_bias(p, arithmetic_type<T>) && !(p.has_bias && std::is_same_v<T, int32_t>)),
+        column_bias(plain && p.has_bias ? static_cast<const T *>(p.bias) : nullptr) {
     thin = !kernel.least_magnitude && blocks.tiles == 1 && blocks.tile_rows <= max_thin_rows && p.b.packed &&
            (packed_blocks(p.b) || element_of_packed() >= tile_element_type_count);
     a_in_place = !thin && blocks.a_in_place;
@@ -90,9 +80,8 @@ struct Tiled {
     // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
     const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
     const int part = kernel.masks && rest > 0 ? rest : whole;
-    const bool adds_bias = column_bias && b.element < tile_element_type_count;
-    const bool to_d = pass.last && (plain || adds_bias) && part == rest;
-    const T *bias = to_d && adds_bias ? column_bias + pass.g * p.bias_batch_stride + b.j : nullptr;
+    const bool to_d = pass.last && plain && part == rest && (!column_bias || b.element < tile_element_type_count);
+    const T *bias = to_d && column_bias ? column_bias + pass.g * p.bias_batch_stride + b.j : nullptr;
     const bool fetches = b.fetch_next && (pass.tiles == 1 || count > unfetched_sum);
     const bool reads_matrices = pass.last && epilogue_matrices.count;
     const bool alike = !reads_matrices && !kernel.correct && b.element < tile_element_type_count &&
@@ -302,15 +291,16 @@ struct Tiled {
     alignas(64) T buffer[max_strip_rows * most_strip_columns];
     T *out = acc;
     int64_t stride = width, panel = rows * width;
+    const bool to_d = plain && !column_bias;
     if (pass.last) {
       panel = width;
-      stride = plain ? p.d_row_stride : strips.panels[rows] * width;
-      out = plain ? static_cast<T *>(p.d) + pass.g * p.d_batch_stride + j : buffer;
+      stride = to_d ? p.d_row_stride : strips.panels[rows] * width;
+      out = to_d ? static_cast<T *>(p.d) + pass.g * p.d_batch_stride + j : buffer;
     }
     const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
     strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
                          panel, from_memory, kernel.least_magnitude && may_lose(pass, least_packed(p))});
-    if (pass.last && !plain) {
+    if (pass.last && !to_d) {
       epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
                sums ? sums_of(pass.g, 0) + j : nullptr);
     }

@@ -13,6 +13,8 @@ constexpr int max_skinny_rows = 8;
 constexpr int most_wide_rows = 3;  // of small tiles of four vectors
 constexpr int max_thin_rows = 8;
 constexpr int max_strip_rows = 10;
+// Of at most four panels of two of the widest vectors.
+constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, i8 (index 0), and where a value of a panel holds halves the bytes of panels that callers keep. The
@@ -68,10 +70,11 @@ struct Strips {
 };
 
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
-// where the instruction set has none), plus bias[j] where there is one. in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
-// adjacent. b has columns adjacent and x at b_stride. A row of as much as a tile reads of b is prefetched for every
-// prefetch_pace + 1 of x, which is a power of two, or for fewer, from prefetch on at prefetch_stride. Tiles that copy
-// write the rows of b to `copy` too, in the compute type and one after the other.
+// where the instruction set has none), plus bias[j] where there is one. in may be null (zero). a is packed as
+// [x][rows], or has rows at a_stride with x adjacent. b has columns adjacent and x at b_stride. A row of as much as a
+// tile reads of b is prefetched for every prefetch_pace + 1 of x, which is a power of two, or for fewer, from prefetch
+// on at prefetch_stride. Tiles that copy write the rows of b to `copy` too, in the compute type and one after the
+// other.
 template <class T>
 struct TileCall {
   int64_t k;
