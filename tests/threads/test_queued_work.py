@@ -174,3 +174,15 @@ def test_a_graph_keeps_the_memory_of_a_kernels_arguments(run_python):
             assert (out.to_numpy() == source + 1).all(), out.to_numpy()
     """
     run_python(QUEUED + code, PYTHONPATH=SUPPORT, ROCPY_HOST_ARCH="gfx942", ROCPY_HOST_STAGING=None)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_graph_runs_on_the_null_stream_of_its_device(number):
+    """Whichever device is current: 0 and 1 are HIP's numbers for that stream, and 2 is that of the thread's own."""
+    with rocpy.Buffer(4, "uint8", device=1) as buffer, rocpy.Stream(device=1) as stream:
+        with stream.capture() as graph:
+            buffer.fill(7, stream=stream)
+        with rocpy.Device(0):
+            graph.launch(stream=number)
+        assert (buffer.to_numpy() == 7).all()
+        graph.close()

@@ -49,6 +49,19 @@ cdef hipEvent_t take_event(int device, tuple owner) except? NULL:
     return event
 
 
+cdef int record(hipEvent_t event, hipStream_t stream, int device) except -1:
+    # The null stream, and HIP's numbers for it and for the thread's own, are the current device's.
+    if <size_t>stream > 2:
+        abi.hipEventRecord(event, stream)
+        return 0
+    cdef int previous = _device.enter(device)
+    try:
+        abi.hipEventRecord(event, stream)
+    finally:
+        _device.leave(previous)
+    return 0
+
+
 cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
     cdef _Held held
     cdef _device.Generation generation
@@ -60,7 +73,7 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
     held.objects = objects
     held.event = take_event(device, held.owner)
     try:
-        abi.hipEventRecord(held.event, stream)
+        record(held.event, stream, device)
     except BaseException:
         # Without an event nobody would know when the stream is done with the objects: wait for it.
         with nogil:

@@ -221,13 +221,13 @@ cdef class Kernel:
                         f"pass a stream of device {device}")
             abi.hipModuleLaunchKernel(
                 self.c_function, g[0], g[1], g[2], b[0], b[1], b[2], shared, c_stream, pointers.data(), NULL)
-            if capturing is not None:
-                capturing.objects.append(self)
-                capturing.keep(owners)
-            else:
-                hold(c_stream, device, (self, owners))  # where the null stream is still the module's device's
         finally:
             _device.leave(previous)
+        if capturing is not None:
+            capturing.objects.append(self)
+            capturing.keep(owners)
+        else:
+            hold(c_stream, device, (self, owners))
 
     def __repr__(self):
         return f"rocpy.Kernel({self.name!r})"
