@@ -127,7 +127,7 @@ hipError_t prepare(Launch *launch, hipFunction_t function, const Shape &shape, v
   return take_arguments(launch, params, extra);
 }
 
-// The grid is given in threads. Its last blocks may be smaller, unless the compiler relied on blocks of one size.
+// The grid counts threads. Its last blocks may be smaller, unless the compiler relied on blocks of one size.
 hipError_t prepare_threads(Launch *launch, hipFunction_t function, const Shape &shape, void **params, void **extra) {
   hipError_t status = check_shape(shape, thread_refusals);
   if (status == hipSuccess) {
