@@ -50,13 +50,24 @@ hipError_t submit_elsewhere(Stream *stream, Stream *executor, Waiting waiting, F
   return hipSuccess;
 }
 
+// As a node of a graph. No kind: the function fills.
+template <class Function>
+std::optional<hipError_t> capture(Stream *stream, std::optional<hipMemcpyKind> kind, const Function &function) {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  Node node;
+  node.type = kind.has_value() ? hipGraphNodeTypeMemcpy : hipGraphNodeTypeMemset;
+  node.kind = kind.value_or(node.kind);
+  node.work = function;
+  return capture_node(stream, std::move(node));
+}
+
 // Hands the function over in the order of `executor`; with Waiting::until_done it has run on return. A capture of the
 // call's stream takes it if the caller did not ask to wait: `wanted`.
 template <class Function>
-hipError_t submit(Stream *stream, Stream *executor, hipGraphNodeType type, Waiting wanted, Waiting waiting,
+hipError_t submit(Stream *stream, Stream *executor, std::optional<hipMemcpyKind> kind, Waiting wanted, Waiting waiting,
                   Function function) {
-  if (const auto answer = wanted == Waiting::until_done ? capture_forbids_wait(stream, false)
-                                                        : offer_to_capture(stream, type, function)) {
+  if (const auto answer =
+          wanted == Waiting::until_done ? capture_forbids_wait(stream, false) : capture(stream, kind, function)) {
     return *answer;
   }
   if (executor != stream) {
@@ -105,8 +116,8 @@ hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hi
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, stream_of_copy(stream, dst, src), hipGraphNodeTypeMemcpy, waiting,
-                waiting_for(dst, src, kind, waiting), [=] { std::memmove(dst, src, bytes); });
+  return submit(stream, stream_of_copy(stream, dst, src), kind, waiting, waiting_for(dst, src, kind, waiting),
+                [=] { std::memmove(dst, src, bytes); });
 }
 
 hipError_t copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes, hipStream_t handle,
@@ -177,7 +188,7 @@ hipError_t copy_box(const Box &box, hipMemcpyKind kind, hipStream_t handle, Wait
   if (box.is_empty()) {
     return hipSuccess;
   }
-  return submit(stream, stream_of_copy(stream, box.dst, box.src), hipGraphNodeTypeMemcpy, waiting,
+  return submit(stream, stream_of_copy(stream, box.dst, box.src), kind, waiting,
                 waiting_for(box.dst, box.src, kind, waiting), [box] { box.copy(); });
 }
 
@@ -260,7 +271,7 @@ hipError_t fill(void *dst, Element value, size_t count, hipStream_t handle, Wait
       reinterpret_cast<uintptr_t>(dst) % sizeof(Element) != 0) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, stream, hipGraphNodeTypeMemset, waiting, waiting,
+  return submit(stream, stream, std::nullopt, waiting, waiting,
                 [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
 }
 
@@ -284,7 +295,7 @@ hipError_t fill_box(const FilledBox &box, int value, hipStream_t handle, Waiting
       !is_fillable(box.dst, bytes)) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, stream, hipGraphNodeTypeMemset, waiting, waiting, [=] {
+  return submit(stream, stream, std::nullopt, waiting, waiting, [=] {
     for (size_t slice = 0; slice < box.depth; ++slice) {
       for (size_t row = 0; row < box.height; ++row) {
         std::memset(box.dst + slice * box.slice + row * box.pitch, value, box.width);

@@ -145,7 +145,11 @@ void release(const void *pointer) {
     MemoryTable &table = memory();
     std::lock_guard<std::mutex> lock(table.mutex);
     const auto it = table.allocations.find(address_of(pointer));
-    if (it == table.allocations.end() || it->second.is_of_graph) {
+    if (it == table.allocations.end()) {
+      return;
+    }
+    if (it->second.is_of_graph) {
+      it->second.is_being_freed = false;
       return;
     }
     table.bytes_allocated -= it->second.bytes;
@@ -158,10 +162,10 @@ bool claim(const void *pointer, Allocation *out) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = memory().allocations.find(address_of(pointer));
   if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
-      it->second.is_being_freed || (it->second.is_of_graph && !it->second.is_handed_out)) {
+      (it->second.is_of_graph ? !it->second.is_handed_out : it->second.is_being_freed)) {
     return false;
   }
-  it->second.is_being_freed = !it->second.is_of_graph;
+  it->second.is_being_freed = true;
   it->second.is_handed_out = false;
   *out = it->second;
   return true;
@@ -176,15 +180,31 @@ void unclaim(const void *pointer) {
   }
 }
 
-void give_out(const void *pointer, bool is_handed_out) {
+bool give_out(const std::vector<void *> &given_out, const std::vector<void *> &taken_back, bool frees_first) {
   std::lock_guard<std::mutex> lock(memory().mutex);
-  const auto it = memory().allocations.find(address_of(pointer));
-  if (it != memory().allocations.end() && it->second.is_of_graph) {
-    it->second.is_handed_out = is_handed_out;
+  const auto find = [](const void *pointer) {
+    const auto it = memory().allocations.find(address_of(pointer));
+    return it != memory().allocations.end() && it->second.is_of_graph ? &it->second : nullptr;
+  };
+  const auto is_in_use = [&find](const void *pointer) {
+    const Allocation *allocation = find(pointer);
+    return allocation != nullptr && allocation->is_handed_out;
+  };
+  if (!frees_first && std::any_of(given_out.begin(), given_out.end(), is_in_use)) {
+    return false;
   }
+  for (const auto *list : {&given_out, &taken_back}) {
+    for (const void *pointer : *list) {
+      if (Allocation *allocation = find(pointer)) {
+        allocation->is_handed_out = list == &given_out;
+      }
+    }
+  }
+  return true;
 }
 
-// What a launch gave out and nobody has freed yet is from now on like any other allocation.
+// What a launch gave out and nobody has freed yet is from now on like any other allocation; what is being freed goes
+// when its stream gets there.
 void end_of_graph(const void *pointer) {
   {
     std::lock_guard<std::mutex> lock(memory().mutex);
@@ -194,6 +214,10 @@ void end_of_graph(const void *pointer) {
     }
     it->second.is_of_graph = false;
     if (it->second.is_handed_out) {
+      it->second.is_being_freed = false;
+      return;
+    }
+    if (it->second.is_being_freed) {
       return;
     }
   }

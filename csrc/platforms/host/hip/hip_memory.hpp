@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace rocpy_host {
 
@@ -34,8 +35,10 @@ bool claim(const void *pointer, Allocation *out);
 void unclaim(const void *pointer);
 void release(const void *pointer);
 
-// What the nodes of a graph do with its memory: give it out or take it back; and what becomes of it with the last node.
-void give_out(const void *pointer, bool is_handed_out);
+// What a launch does with the memory of its graph: it gives some out and takes some back. False, and nothing is done:
+// an earlier launch gave some of it out that nobody has freed since, and this one does not free that first.
+bool give_out(const std::vector<void *> &given_out, const std::vector<void *> &taken_back, bool frees_first);
+// What becomes of it with the last node.
 void end_of_graph(const void *pointer);
 bool is_of_graph(const void *pointer);
 

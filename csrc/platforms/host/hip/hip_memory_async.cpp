@@ -8,38 +8,41 @@ namespace rocpy_host {
 
 namespace {
 
-// Memory of a graph's node: there from the capture on, at an address that every launch gives out anew, until the last
-// graph that has the node is gone.
-class GraphMemory {
- public:
-  GraphMemory() = default;
-  ~GraphMemory() {
-    if (pointer != nullptr) {
-      end_of_graph(pointer);
-    }
-  }
-  GraphMemory(const GraphMemory &) = delete;
-  GraphMemory &operator=(const GraphMemory &) = delete;
-  void *pointer = nullptr;
-};
-
-// An answer without a value: the stream is not captured.
+// Memory of a graph's node is there from the capture on, at an address that every launch gives out anew, until the last
+// graph that has the node is gone. An answer without a value: the stream is not captured.
 std::optional<hipError_t> capture_allocation(void **pointer, size_t bytes, Stream *stream) {
-  if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
-    return std::nullopt;
-  }
-  auto memory = std::make_shared<GraphMemory>();
-  const auto answer = capture_work(stream, hipGraphNodeTypeMemAlloc, [memory] { give_out(memory->pointer, true); });
+  Node node;
+  node.type = hipGraphNodeTypeMemAlloc;
+  node.memory = std::shared_ptr<void *>(new void *(nullptr), [](void **memory) {
+    end_of_graph(*memory);
+    delete memory;
+  });
+  const auto memory = node.memory;
+  const auto answer = capture_node(stream, std::move(node));
   if (!answer.has_value() || *answer != hipSuccess) {
     return answer;
   }
-  const hipError_t error = allocate(&memory->pointer, bytes, MemoryKind::device, 0, true);
+  const hipError_t error = allocate(memory.get(), bytes, MemoryKind::device, 0, true);
   if (error != hipSuccess) {
     capture_forbids_work(stream);  // the node has nothing to give out: no graph may come of it
     return error;
   }
-  *pointer = memory->pointer;
+  *pointer = *memory;
   return hipSuccess;
+}
+
+// A graph takes back what a graph gives out; other memory would be freed again by its next launch.
+std::optional<hipError_t> capture_free(void *pointer, Stream *stream) {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
+  if (!is_of_graph(pointer)) {
+    return capture_forbids_work(stream);
+  }
+  Node node;
+  node.type = hipGraphNodeTypeMemFree;
+  node.memory = std::make_shared<void *>(pointer);
+  return capture_node(stream, std::move(node));
 }
 
 }  // namespace
@@ -57,8 +60,10 @@ hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream
     if (resolved == nullptr) {
       return hipErrorContextIsDestroyed;
     }
-    if (const auto answer = capture_allocation(ptr, size, resolved)) {
-      return *answer;
+    if (captures_in_progress.load(std::memory_order_relaxed) != 0) {
+      if (const auto answer = capture_allocation(ptr, size, resolved)) {
+        return *answer;
+      }
     }
     // There from the call on, which is earlier than the stream requires.
     return allocate(ptr, size, MemoryKind::device, 0);
@@ -74,14 +79,8 @@ hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
     if (stream == nullptr) {
       return hipErrorContextIsDestroyed;
     }
-    // A graph takes back what a graph gives out; other memory would be freed again by its next launch.
-    if (captures_in_progress.load(std::memory_order_relaxed) != 0) {
-      const auto answer = is_of_graph(ptr)
-                              ? capture_work(stream, hipGraphNodeTypeMemFree, [=] { give_out(ptr, false); })
-                              : capture_forbids_work(stream);
-      if (answer.has_value()) {
-        return *answer;
-      }
+    if (const auto answer = capture_free(ptr, stream)) {
+      return *answer;
     }
     Allocation allocation;
     if (!claim(ptr, &allocation)) {

@@ -12,7 +12,8 @@ struct Exec {
   std::atomic<uint64_t> handle{0};
   uint32_t slot = 0, generation = 0;
   std::shared_ptr<const Program> program;
-  Point last{nullptr, 0};  // where it was launched last: a graph does not run beside itself
+  std::shared_ptr<Sequence> sequence;  // of its launches
+  bool frees_at_launch = false;        // hipGraphInstantiateFlagAutoFreeOnLaunch
 };
 
 using ReadyTable = HandleTable<Exec, 'X'>;

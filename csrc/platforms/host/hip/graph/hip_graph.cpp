@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about graphs: making them, looking at them, making them ready, and launching them.
 #include "graph_calls.hpp"
+#include "hip_memory.hpp"
 #include "lazy.h"
 
 #include <algorithm>
@@ -97,7 +98,7 @@ std::string drawn(const Graph &graph) {
   return text + "}\n";
 }
 
-hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle) {
+hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle, unsigned long long flags) {
   return with_graph(handle, [=](const Graph *graph) {
     if (out == nullptr || graph->is_capturing) {
       return hipErrorInvalidValue;
@@ -106,12 +107,14 @@ hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle) {
     if (program == nullptr) {
       return hipErrorInvalidValue;
     }
+    auto sequence = std::make_shared<Sequence>();
     Exec *exec = execs().take();
     if (exec == nullptr) {
       return hipErrorOutOfMemory;
     }
     exec->program = std::move(program);
-    exec->last = Point{nullptr, 0};
+    exec->sequence = std::move(sequence);
+    exec->frees_at_launch = (flags & hipGraphInstantiateFlagAutoFreeOnLaunch) != 0;
     *out = reinterpret_cast<hipGraphExec_t>(execs().publish(exec));
     return hipSuccess;
   });
@@ -128,28 +131,28 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream_handle) {
   if (exec == nullptr) {
     return hipErrorInvalidValue;
   }
-  const auto program = exec->program;
-  const Point last = exec->last;
+  Node node;
+  node.type = hipGraphNodeTypeGraph;
+  node.child = exec->program;
+  node.sequence = exec->sequence;
+  const bool frees_at_launch = exec->frees_at_launch;
   lock.unlock();
-  const auto run = [program] { program->run(); };
-  if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeGraph, run)) {
+  const auto program = node.child;
+  Sequences sequences = program->sequences;
+  sequences.push_back(node.sequence);
+  if (const auto answer = capture_node(stream, std::move(node))) {
     return *answer;
   }
-  const bool is_free = last.stream == nullptr || last.stream == stream || is_done(last.stream, last.ticket);
-  const auto remember_launch = [&](uint64_t ticket) {
-    lock.lock();
-    if ((exec = execs().find(handle)) != nullptr) {
-      exec->last = Point{stream, ticket};
-    }
-    lock.unlock();
-  };
-  if (const uint64_t ticket = is_free && !program->has_host_function ? begin_inline(stream) : 0) {
-    remember_launch(ticket);
+  if (!give_out(program->given_out, program->taken_back, frees_at_launch)) {
+    return hipErrorInvalidValue;
+  }
+  const auto run = [program] { program->run(); };
+  if (!program->has_host_function && begin_inline(stream, sequences) != 0) {
     run_in_default_environment(run);
     leave_inline(stream);
   } else {
-    remember_launch(enqueue_function_item(stream, run, program->has_host_function ? ItemKind::external : ItemKind::work,
-                                          is_free ? nullptr : &last));
+    const ItemKind kind = program->has_host_function ? ItemKind::external : ItemKind::work;
+    enqueue_function_item(stream, run, kind, nullptr, sequences);
   }
   return hipSuccess;
 }
@@ -283,26 +286,33 @@ hipError_t rocpy_host_hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph
   if (log != nullptr && log_bytes != 0) {
     *log = '\0';
   }
-  return instantiate(exec, graph);
+  return instantiate(exec, graph, 0);
 }
 
 hipError_t rocpy_host_hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGraph_t graph, unsigned long long flags) {
   constexpr unsigned long long known_flags =
       hipGraphInstantiateFlagAutoFreeOnLaunch | hipGraphInstantiateFlagUpload | hipGraphInstantiateFlagUseNodePriority;
-  return (flags & ~known_flags) == 0 ? instantiate(exec, graph) : remember(hipErrorInvalidValue);
+  return (flags & ~known_flags) == 0 ? instantiate(exec, graph, flags) : remember(hipErrorInvalidValue);
 }
 
 hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t *error_node,
                                          hipGraphExecUpdateResult *result) {
   std::shared_ptr<const Program> dropped;  // released after the mutex
-  return with_graph(graph, [&dropped, exec, error_node, result](const Graph *entry) {
+  return with_graph(graph, [&dropped, exec, error_node, result](Graph *entry) {
     Exec *ready = execs().find(exec);
     if (ready == nullptr || error_node == nullptr || result == nullptr) {
       return hipErrorInvalidValue;
     }
     *error_node = nullptr;
     auto program = compile(*entry);
-    *result = program != nullptr ? compare(*ready->program, *program) : hipGraphExecUpdateErrorTopologyChanged;
+    const Comparison comparison = program != nullptr ? compare(*ready->program, *program)
+                                                     : Comparison{hipGraphExecUpdateErrorTopologyChanged, std::nullopt};
+    *result = comparison.result;
+    if (comparison.node.has_value()) {
+      const std::vector<size_t> &positions = program->positions;
+      const auto index = std::find(positions.begin(), positions.end(), *comparison.node) - positions.begin();
+      *error_node = name_node(entry, static_cast<size_t>(index));
+    }
     if (*result != hipGraphExecUpdateSuccess) {
       return hipErrorGraphExecUpdateFailure;
     }
@@ -324,6 +334,7 @@ hipError_t rocpy_host_hipGraphExecDestroy(hipGraphExec_t exec) {
     }
     execs().retire(instance);
     dropped.swap(instance->program);
+    instance->sequence.reset();
     execs().give_back(instance);
     return hipSuccess;
   });

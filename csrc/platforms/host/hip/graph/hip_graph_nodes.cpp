@@ -32,6 +32,24 @@ hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dep
   });
 }
 
+// Whether a node made ready can do the work of another: of the same type, direction and children, and, as in AMD's
+// runtime, the same rows where it fills more than one.
+bool can_replace(const Node &current, const Node &node) {
+  if (current.type != node.type || current.kind != node.kind || (current.child == nullptr) != (node.child == nullptr)) {
+    return false;
+  }
+  if (node.child != nullptr) {
+    return compare(*current.child, *node.child).result == hipGraphExecUpdateSuccess;
+  }
+  if (node.type != hipGraphNodeTypeMemset || current.parameters == nullptr) {
+    return true;
+  }
+  const auto &before = *static_cast<const hipMemsetParams *>(current.parameters.get());
+  const auto &after = *static_cast<const hipMemsetParams *>(node.parameters.get());
+  return after.height == 1 ||
+         (before.height == after.height && before.width * before.elementSize == after.width * after.elementSize);
+}
+
 // Gives a node of a graph other work; what it had is dropped after the mutex.
 hipError_t replace(hipGraphNode_t handle, NewNode created) {
   if (created.status != hipSuccess) {
@@ -44,6 +62,7 @@ hipError_t replace(hipGraphNode_t handle, NewNode created) {
     }
     current.work.swap(node.work);
     current.parameters.swap(node.parameters);
+    current.kind = node.kind;
     return hipSuccess;
   });
 }
@@ -62,15 +81,14 @@ hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode created) 
     }
     auto program = std::make_shared<Program>(*ready->program);
     Node &node = created.node, &current = program->nodes[program->positions[index]];
-    if (current.type != node.type || (current.child == nullptr) != (node.child == nullptr)) {
-      return hipErrorInvalidValue;
-    }
-    if (node.child != nullptr && compare(*current.child, *node.child) != hipGraphExecUpdateSuccess) {
+    if (!can_replace(current, node)) {
       return hipErrorInvalidValue;
     }
     current.work.swap(node.work);
     current.parameters.swap(node.parameters);
     current.child.swap(node.child);
+    current.sequence.swap(node.sequence);
+    program->summarize();
     dropped.swap(ready->program);
     ready->program = std::move(program);
     return hipSuccess;
@@ -120,9 +138,12 @@ NewNode host_node(const hipHostNodeParams *params) {
 NewNode copy_node(const hipMemcpy3DParms *params) {
   Work work;
   const hipError_t status = params == nullptr ? hipErrorInvalidValue : make_copy(*params, &work);
-  return status != hipSuccess
-             ? no_node(status)
-             : new_node(hipGraphNodeTypeMemcpy, std::move(work), std::make_shared<hipMemcpy3DParms>(*params));
+  if (status != hipSuccess) {
+    return no_node(status);
+  }
+  NewNode created = new_node(hipGraphNodeTypeMemcpy, std::move(work), std::make_shared<hipMemcpy3DParms>(*params));
+  created.node.kind = params->kind;
+  return created;
 }
 
 NewNode copy_node(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {

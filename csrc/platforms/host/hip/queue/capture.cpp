@@ -131,6 +131,17 @@ void forget_captures() {
 
 std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work,
                                        std::shared_ptr<const void> parameters) {
+  Node node;
+  node.type = type;
+  node.work = std::move(work);
+  node.parameters = std::move(parameters);
+  return capture_node(stream, std::move(node));
+}
+
+std::optional<hipError_t> capture_node(Stream *stream, Node node) {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
   std::lock_guard<std::mutex> lock(runtime().mutex);
   Capture *capture = stream->capture.get();
   if (capture == nullptr) {
@@ -139,11 +150,7 @@ std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, st
   if (!capture->is_valid) {
     return hipErrorStreamCaptureInvalidated;
   }
-  Node node;
-  node.type = type;
   node.device = stream->device;
-  node.work = std::move(work);
-  node.parameters = std::move(parameters);
   node.after = stream->captured_after;
   stream->captured_after.reserve(1);
   stream->captured_after.assign(1, add_node(capture->graph, std::move(node)));

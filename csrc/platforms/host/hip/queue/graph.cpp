@@ -4,7 +4,7 @@
 #include "lazy.h"
 
 #include <algorithm>
-#include <numeric>
+#include <deque>
 #include <random>
 
 namespace rocpy_host {
@@ -44,9 +44,8 @@ void destroy_graph(Graph *graph) {
 }
 
 size_t add_node(Graph *graph, Node node) {
-  graph->names.reserve(graph->nodes.size() + 1);
+  graph->names.resize(graph->nodes.size() + 1);
   graph->nodes.push_back(std::move(node));
-  graph->names.push_back(nullptr);
   return graph->nodes.size() - 1;
 }
 
@@ -70,9 +69,10 @@ namespace {
 // that `pick(count)` chooses. Fewer than all: some wait for each other.
 template <class Pick>
 std::vector<size_t> ordered(const std::vector<Node> &nodes, Pick pick) {
-  std::vector<size_t> missing(nodes.size()), ready, order;
+  std::vector<size_t> missing(nodes.size()), order;
+  std::deque<size_t> ready;
   std::vector<std::vector<size_t>> before(nodes.size());
-  for (size_t index = nodes.size(); index-- > 0;) {
+  for (size_t index = 0; index < nodes.size(); ++index) {
     missing[index] = nodes[index].after.size();
     if (missing[index] == 0) {
       ready.push_back(index);
@@ -98,7 +98,8 @@ std::vector<size_t> ordered(const std::vector<Node> &nodes, Pick pick) {
 }  // namespace
 
 std::shared_ptr<Program> compile(const Graph &graph) {
-  const std::vector<size_t> order = ordered(graph.nodes, [](size_t count) { return count - 1; });
+  // First those that became ready first, as in AMD's runtime: an update compares nodes in this order.
+  const std::vector<size_t> order = ordered(graph.nodes, [](size_t) { return 0; });
   if (order.size() != graph.nodes.size()) {
     return nullptr;
   }
@@ -110,35 +111,71 @@ std::shared_ptr<Program> compile(const Graph &graph) {
   for (const size_t index : order) {
     position[index] = program->nodes.size();
     program->nodes.push_back(graph.nodes[index]);
-    for (size_t &earlier : program->nodes.back().after) {
+    std::vector<size_t> &after = program->nodes.back().after;
+    for (size_t &earlier : after) {
       earlier = position[earlier];
     }
-    const Node &node = program->nodes.back();
-    program->has_host_function |=
-        node.type == hipGraphNodeTypeHost || (node.child != nullptr && node.child->has_host_function);
+    std::sort(after.begin(), after.end());  // they compare as a set
   }
+  program->summarize();
   return program;
 }
 
-hipGraphExecUpdateResult compare(const Program &before, const Program &after) {
-  if (before.nodes.size() != after.nodes.size()) {
+void Program::summarize() {
+  const auto append = [](auto *list, const auto &more) { list->insert(list->end(), more.begin(), more.end()); };
+  has_host_function = false;
+  sequences.clear();
+  given_out.clear();
+  taken_back.clear();
+  for (const Node &node : nodes) {
+    has_host_function |= node.type == hipGraphNodeTypeHost;
+    if (node.memory != nullptr) {
+      (node.type == hipGraphNodeTypeMemAlloc ? given_out : taken_back).push_back(*node.memory);
+    }
+    if (node.sequence != nullptr) {
+      sequences.push_back(node.sequence);
+    }
+    if (node.child != nullptr) {
+      has_host_function |= node.child->has_host_function;
+      append(&sequences, node.child->sequences);
+      append(&given_out, node.child->given_out);
+      append(&taken_back, node.child->taken_back);
+    }
+  }
+}
+
+namespace {
+
+// Why a node cannot replace another. A node that does no work on a device may change that.
+hipGraphExecUpdateResult compare(const Node &before, const Node &after) {
+  const bool is_of_device = after.type != hipGraphNodeTypeHost && after.type != hipGraphNodeTypeEmpty;
+  if (before.type != after.type || (before.child == nullptr) != (after.child == nullptr)) {
+    return hipGraphExecUpdateErrorNodeTypeChanged;
+  }
+  if (is_of_device && before.device != after.device) {
+    return hipGraphExecUpdateErrorUnsupportedFunctionChange;
+  }
+  if (before.kind != after.kind) {
+    return hipGraphExecUpdateErrorParametersChanged;
+  }
+  if (before.after != after.after) {
     return hipGraphExecUpdateErrorTopologyChanged;
   }
+  return before.child != nullptr ? compare(*before.child, *after.child).result : hipGraphExecUpdateSuccess;
+}
+
+}  // namespace
+
+Comparison compare(const Program &before, const Program &after) {
+  if (before.nodes.size() != after.nodes.size()) {
+    return {hipGraphExecUpdateErrorTopologyChanged, std::nullopt};
+  }
   for (size_t i = 0; i < before.nodes.size(); ++i) {
-    const Node &earlier = before.nodes[i], &later = after.nodes[i];
-    if (earlier.after != later.after) {
-      return hipGraphExecUpdateErrorTopologyChanged;
-    }
-    if (earlier.type != later.type || (earlier.child == nullptr) != (later.child == nullptr)) {
-      return hipGraphExecUpdateErrorNodeTypeChanged;
-    }
-    if (earlier.child != nullptr) {
-      if (const auto result = compare(*earlier.child, *later.child); result != hipGraphExecUpdateSuccess) {
-        return result;
-      }
+    if (const auto result = compare(before.nodes[i], after.nodes[i]); result != hipGraphExecUpdateSuccess) {
+      return {result, i};
     }
   }
-  return hipGraphExecUpdateSuccess;
+  return {};
 }
 
 void Program::run() const {

@@ -16,8 +16,11 @@ struct Program;
 struct Node {
   hipGraphNodeType type = hipGraphNodeTypeEmpty;
   int device = 0;
-  std::function<void()> work;            // none: the node only orders others
-  std::shared_ptr<const Program> child;  // a graph as it was when it became this node
+  std::function<void()> work;             // none: the node only orders others
+  std::shared_ptr<const Program> child;   // a graph as it was when it became this node
+  std::shared_ptr<Sequence> sequence;     // of the graph made ready whose launch became this node
+  std::shared_ptr<void *> memory;         // the address that this node gives out or takes back
+  hipMemcpyKind kind = hipMemcpyDefault;  // of a copy
   // What the row that reads parameters gives back, of the type that it has for nodes of this type; none: not known.
   std::shared_ptr<const void> parameters;
   std::vector<size_t> after;  // nodes of the same graph, by index
@@ -54,12 +57,23 @@ struct Program {
   std::vector<Retained> retained;
   uint64_t graph = 0;             // whose nodes' names it goes by
   std::vector<size_t> positions;  // here, of each node of that graph
+
+  // Of the nodes and of those of their children; summarize() writes it.
   bool has_host_function = false;
+  Sequences sequences;
+  std::vector<void *> given_out, taken_back;
+
+  void summarize();
   void run() const;
 };
 
-// Whether a program can take the place of another, or why not.
-hipGraphExecUpdateResult compare(const Program &before, const Program &after);
+// Whether a program can replace another, or why not, and the node of `after` because of which it cannot: none, if the
+// number of nodes differs.
+struct Comparison {
+  hipGraphExecUpdateResult result = hipGraphExecUpdateSuccess;
+  std::optional<size_t> node;
+};
+Comparison compare(const Program &before, const Program &after);
 
 // One capture, from begin to end. It outlives its end for the events that were recorded in it.
 struct Capture {
@@ -97,6 +111,8 @@ void forget_captures();  // in a forked child
 // The rest takes the mutex. An answer refuses the call or says that it became part of a graph; without one it goes on
 // as ever. What must not be done while streams are captured makes those captures invalid.
 
+// Work as a node, whose device and dependencies are those of its stream.
+std::optional<hipError_t> capture_node(Stream *stream, Node node);
 // A call that waits for a stream, or asks whether it is idle.
 std::optional<hipError_t> capture_forbids_wait(Stream *stream, bool is_query);
 // A call that waits for a device.

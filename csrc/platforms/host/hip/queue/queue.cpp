@@ -33,7 +33,10 @@ void inject_delay(uint64_t random) {
   }
 }
 
-bool has_reached(const Point &point) { return is_done(point.stream, point.ticket); }
+bool has_reached(const Point &point) { return point.stream == nullptr || is_done(point.stream, point.ticket); }
+
+// Where the stream will have done all that it has to do by now.
+Point end_of(Stream *stream) { return {stream, stream->submitted.load(std::memory_order_relaxed)}; }
 
 // With the mutex held, from here on.
 
@@ -353,6 +356,17 @@ bool is_done(const Stream *stream, uint64_t ticket) {
 
 namespace {
 
+// Takes the stream's next ticket, as the last of the sequences.
+uint64_t take_ticket(Stream *stream, const Sequences &sequences) {
+  if (stream->is_blocking) {
+    runtime().devices[stream->device].pending.fetch_add(1, std::memory_order_relaxed);
+  }
+  const uint64_t ticket = stream->submitted.load(std::memory_order_relaxed) + 1;
+  stream->submitted.store(ticket, std::memory_order_relaxed);
+  for (const auto &sequence : sequences) sequence->last = {stream, ticket};
+  return ticket;
+}
+
 // Work that was not offered to the capture of its stream would be missing in the graph: there is to be none then.
 void spoil_capture(const Stream *stream) {
   if (stream->capture != nullptr) {
@@ -362,7 +376,7 @@ void spoil_capture(const Stream *stream) {
 
 }  // namespace
 
-uint64_t begin_inline(Stream *stream) {
+uint64_t begin_inline(Stream *stream, const Sequences &sequences) {
   Runtime &rt = runtime();
   if (rt.is_stressed) {
     return 0;
@@ -373,15 +387,9 @@ uint64_t begin_inline(Stream *stream) {
   const bool is_free = stream->is_null       ? device.pending.load(std::memory_order_relaxed) == 0
                        : stream->is_blocking ? stream->idle() && device.null_stream.idle()
                                              : stream->idle();
-  if (!is_free) {
-    return 0;
-  }
-  if (stream->is_blocking) {
-    device.pending.fetch_add(1, std::memory_order_relaxed);
-  }
-  const uint64_t ticket = stream->submitted.load(std::memory_order_relaxed) + 1;
-  stream->submitted.store(ticket, std::memory_order_relaxed);
-  return ticket;
+  const bool is_next =
+      std::all_of(sequences.begin(), sequences.end(), [](const auto &sequence) { return has_reached(sequence->last); });
+  return is_free && is_next ? take_ticket(stream, sequences) : 0;
 }
 
 bool enter_inline(Stream *stream) { return begin_inline(stream) != 0; }
@@ -397,7 +405,7 @@ void leave_inline(Stream *stream) {
   }
 }
 
-uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for) {
+uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for, const Sequences &sequences) {
   Runtime &rt = runtime();
   auto *item = new Item;
   item->work = work;
@@ -406,37 +414,32 @@ uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wa
   spoil_capture(stream);
   Device &device = rt.devices[stream->device];
   try {
-    item->waits.reserve((stream->is_null ? device.streams.size() : 1) + 1);
+    item->waits.reserve((stream->is_null ? device.streams.size() : 1) + 1 + sequences.size());
     rt.ready.reserve(rt.ready.size() + 1);
   } catch (...) {
     lock.unlock();
     delete item;
     throw;
   }
-  const auto follow = [item](Stream *other) {
-    const Point point{other, other->submitted.load(std::memory_order_relaxed)};
+  const auto follow = [item](const Point &point) {
     if (!has_reached(point)) {
       item->waits.push_back(point);
     }
   };
-  if (wait_for != nullptr && !has_reached(*wait_for)) {
-    item->waits.push_back(*wait_for);
+  if (wait_for != nullptr) {
+    follow(*wait_for);
   }
+  for (const auto &sequence : sequences) follow(sequence->last);
   if (stream->is_null) {
     for (Stream *other : device.streams) {
       if (other->is_blocking) {
-        follow(other);
+        follow(end_of(other));
       }
     }
   } else if (stream->is_blocking) {
-    follow(&device.null_stream);
+    follow(end_of(&device.null_stream));
   }
-  if (stream->is_blocking) {
-    device.pending.fetch_add(1, std::memory_order_relaxed);
-  }
-  const uint64_t ticket = stream->submitted.load(std::memory_order_relaxed) + 1;
-  stream->submitted.store(ticket, std::memory_order_relaxed);
-  item->ticket = ticket;
+  const uint64_t ticket = item->ticket = take_ticket(stream, sequences);
   (stream->tail != nullptr ? stream->tail->next : stream->head) = item;
   stream->tail = item;
   if (!rt.is_exiting) {
@@ -478,10 +481,10 @@ bool wait_device(int index, bool blocking_only) {
   std::unique_lock<std::mutex> lock(rt.mutex);
   std::vector<Point> points;
   points.reserve(device.streams.size() + 1);
-  points.push_back({&device.null_stream, device.null_stream.submitted.load(std::memory_order_relaxed)});
+  points.push_back(end_of(&device.null_stream));
   for (Stream *stream : device.streams) {
     if (stream->is_blocking || !blocking_only) {
-      points.push_back({stream, stream->submitted.load(std::memory_order_relaxed)});
+      points.push_back(end_of(stream));
     }
   }
   return wait_until(rt, lock, [&points] {

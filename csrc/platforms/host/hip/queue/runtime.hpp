@@ -25,6 +25,14 @@ struct Point {
   uint64_t ticket;
 };
 
+// Work of which no two run at the same time, whatever their streams: each waits for the one submitted before it. Behind
+// the mutex.
+struct Sequence {
+  Point last{nullptr, 0};
+};
+
+using Sequences = std::vector<std::shared_ptr<Sequence>>;
+
 enum class ItemKind {
   work,
   external,  // the user's code or other ranks decide when it ends: process exit does not wait for it
@@ -118,17 +126,19 @@ bool set_current_device(int device);  // false: no such device
 Stream *create_stream(int device, unsigned flags, int priority);  // null: too many streams
 bool destroy_stream(const void *handle);  // at once; queued work still runs. False: no such stream
 
-// Like enter_inline(), but gives the ticket that was taken; 0: not allowed.
-uint64_t begin_inline(Stream *stream);
+// Like enter_inline(), but gives the ticket that was taken; 0: not allowed. The work becomes the last of the sequences.
+uint64_t begin_inline(Stream *stream, const Sequences &sequences = {});
 
-// enqueue() in full: work of any kind, and work that waits for a point of another stream as well.
-uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for);
+// enqueue() in full: work of any kind, and work that waits for a point of another stream or is part of sequences.
+uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for,
+                      const Sequences &sequences = {});
 
 template <class Function>
-uint64_t enqueue_function_item(Stream *stream, Function function, ItemKind kind, const Point *wait_for) {
+uint64_t enqueue_function_item(Stream *stream, Function function, ItemKind kind, const Point *wait_for,
+                               const Sequences &sequences = {}) {
   auto *task = new Task<Function>(std::move(function));
   try {
-    return enqueue_item(stream, task, kind, wait_for);
+    return enqueue_item(stream, task, kind, wait_for, sequences);
   } catch (...) {
     delete task;
     throw;
