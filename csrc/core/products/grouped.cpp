@@ -10,8 +10,6 @@ namespace {
 
 int64_t step(const GroupedOperand &operand, int64_t extent) { return operand.per_index * extent + operand.per_group; }
 
-const void *or_other(const void *pointer, const void *other) { return pointer ? pointer : other; }
-
 }  // namespace
 
 Status launch_list(StreamContext *context, const std::vector<ListedProduct> &products, double alpha) {
@@ -107,9 +105,8 @@ Status launch_groups(StreamContext *context, const GroupedProduct &product, Plan
     };
     MatmulPointers pointers;
     pointers.d = at(operand_d);
-    // With nothing along k an operand may have no memory, and the library takes no null pointers.
-    pointers.a = or_other(at(operand_a), pointers.d);
-    pointers.b = or_other(at(operand_b), pointers.d);
+    pointers.a = at(operand_a);
+    pointers.b = at(operand_b);
     pointers.bias = at(operand_bias);
     pointers.aux = at(operand_aux);
     pointers.scales[scale_a] = at(operand_scale_a);

@@ -90,6 +90,13 @@ char *advance(const void *pointer, int64_t bytes) {
   return pointer ? const_cast<char *>(static_cast<const char *>(pointer)) + bytes : nullptr;
 }
 
+// An operand of which the library reads nothing, since nothing lies along k, may have no memory, and the library takes
+// no null pointer: an address within D's memory then, aligned for elements of any type.
+const void *operand_or(const void *operand, const void *d) {
+  constexpr uintptr_t alignment = 16;
+  return operand ? operand : reinterpret_cast<const void *>(reinterpret_cast<uintptr_t>(d) & ~(alignment - 1));
+}
+
 }  // namespace
 
 MatmulPlan::MatmulPlan(const MatmulSpec &spec) : spec_(spec) { live_plans.fetch_add(1, std::memory_order_relaxed); }
@@ -334,10 +341,11 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
   }
   // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size
   // without a pointer is refused, a pointer without a size is not.
-  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, pointers.a, layout_a_, pointers.b,
-                                  layout_b_, beta, pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d,
-                                  layout_d_, &chosen.algo, chosen.workspace_bytes ? context->workspace : nullptr,
-                                  chosen.workspace_bytes, context->stream),
+  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, operand_or(pointers.a, pointers.d),
+                                  layout_a_, operand_or(pointers.b, pointers.d), layout_b_, beta,
+                                  pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d, layout_d_, &chosen.algo,
+                                  chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes,
+                                  context->stream),
             "hipblasLtMatmul");
 }
 

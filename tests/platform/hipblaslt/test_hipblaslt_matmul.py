@@ -209,8 +209,9 @@ def test_k_zero_is_beta_c_and_bias(handle):
     problem = Problem(4, 3, 0, epilogue=6, attributes=attributes, layouts={"a": {"ld": 4}, "b": {"ld": 1}})
     c = random_values(3, (4, 3), "float32")
     memory_c, d = calls.stored(c, "float32"), np.zeros((3, 4), np.float32)
+    unread = np.full(4, np.nan, np.float32)
     with Call(problem) as call:
-        assert call.matmul(handle, 1.0, None, None, -1.0, memory_c, d) == 0
+        assert call.matmul(handle, 1.0, unread, unread, -1.0, memory_c, d) == 0
         unwrap(hip.hipStreamSynchronize(None))
     np.testing.assert_array_equal(d.T, np.maximum(-c + bias[:, None], 0).astype(np.float32))
 

@@ -79,6 +79,16 @@ ROWS = [
     Row("C null though beta is 0", INVALID_VALUE, True, arguments={"c": None}),
     Row("D null", INVALID_VALUE, True, arguments={"d": None}),
     Row("A null with alpha 0", SUCCESS, True, arguments={"a": None, "alpha": 0.0}),
+    Row("A null with k of 0", INVALID_VALUE, True, {"k": 0}, {"a": None}),
+    Row("B null with k of 0", INVALID_VALUE, True, {"k": 0}, {"b": None}),
+    Row("A and B null with alpha 0 and k of 0", SUCCESS, True, {"k": 0}, {"a": None, "b": None, "alpha": 0.0}),
+    Row(
+        "A null with an alpha vector and k of 0",
+        INVALID_VALUE,
+        True,
+        {"k": 0, **attributes(MODE=4)},
+        {"a": None, "alpha": np.zeros(4, np.float32)},
+    ),
     Row(
         "A null with an alpha vector",
         INVALID_VALUE,

@@ -186,7 +186,8 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
     call->sums_k = p.k;
     p.reduction = Reduction::none;
   }
-  if (p.k != 0 && (!call->skips_product || sums_operand) && (!operands.a || !operands.b)) {
+  const bool reads_operands = !call->skips_product || (sums_operand && p.k != 0);
+  if (reads_operands && (!operands.a || !operands.b)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   if (call->skips_product) {
