@@ -11,6 +11,7 @@ import numpy as np
 
 from rocpy import dtypes, platform
 from rocpy.blaslt.arrays.blocks import lies_along_k, packing_refused
+from rocpy.blaslt.arrays.staging import refuse_copies
 from rocpy.blaslt.custom.support import custom_answer, input_infos
 from rocpy.blaslt.engine import build as _build
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
@@ -18,7 +19,7 @@ from rocpy.blaslt.model.lowering import with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import bias_types, find_family
-from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.refusals import copy_refused, readable_form
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
@@ -197,6 +198,8 @@ def supported(
     left = dtypes.lookup(a).name
     right = left if b is None else dtypes.lookup(b).name
     wanted = None if dtype is None else dtypes.lookup(dtype).name
+    if bias not in (None, "column"):
+        dtypes.lookup(bias)
     m, n, k = (_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     axes = _axes(batch)
     _check_arguments(
@@ -349,6 +352,7 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
     planned = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     if planned.copies:
         if options.copies == "error":
+            refuse_copies(problem)
             raise copy_refused(planned.copies[0], getattr(problem, planned.copies[0]).text)
         inner = _answer(_copied(problem, planned.copies), options, name, packed, device)
         return replace(inner, problem=problem, copies=planned.copies)
@@ -371,7 +375,7 @@ def _refuse_block_copies(problem: Problem) -> None:
         if bits == 6:  # no framework has them packed
             raise packing_refused(side, operand.dtype)
         if bits == 8 and not _lies_along_k(side, operand):
-            raise copy_refused(side, operand.text)
+            raise copy_refused(side, operand.text, readable_form(side, blocks=True))
 
 
 def _lies_along_k(side: str, operand: OperandInfo) -> bool:

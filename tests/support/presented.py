@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["is_composed", "is_native", "is_strict", "skip_extension", "skip_without"]
+__all__ = ["is_composed", "is_native", "is_strict", "skip_composed", "skip_extension", "skip_without"]
 
 
 def is_strict() -> bool:
@@ -33,6 +33,12 @@ def skip_without(*args: Any, **kwargs: Any) -> None:
     answer = supported(*args, **kwargs)
     if not answer:
         pytest.skip(f"this release has no such product: {answer}")
+
+
+def skip_composed(*args: Any, **kwargs: Any) -> None:
+    """Skip a test of a captured product that this release computes only with the framework's own operations."""
+    if is_composed(*args, **kwargs):
+        pytest.skip("this release has no such product, and no graph contains a composed one")
 
 
 def is_composed(*args: Any, **kwargs: Any) -> bool:

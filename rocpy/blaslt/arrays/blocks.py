@@ -18,8 +18,8 @@ from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.problem import dense_strides, extents_of
-from rocpy.blaslt.model.product_types import BLOCK, scale_kind
-from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.product_types import BLOCK, check_blocks, scale_kind
+from rocpy.blaslt.model.refusals import copy_refused, readable_form
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -123,10 +123,7 @@ def copied(b: Any) -> Any:
 def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:
     """Return codes of four or six bits, one to a byte, packed along the last axis, the first in the lowest bits."""
     extent = codes.shape[-1]
-    if extent % BLOCK:
-        raise InvalidProblemError(
-            f"{name}: K = {extent} with scales for each {BLOCK} consecutive elements; pad K to a multiple of {BLOCK}"
-        )
+    check_blocks(extent, name)
     if bits == 4:
         codes = codes & 15
         return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
@@ -173,7 +170,8 @@ def _lying(array: Any, name: str, options: Options) -> Any:
     if lies_along_k(shape, steps):
         return array
     if options.copies == "error":
-        raise copy_refused(name, f"shape {shape}, strides {steps}, {array.dtype}")
+        layout = f"shape {shape}, strides {steps}, {array.dtype}"
+        raise copy_refused(name, layout, readable_form(name, blocks=True))
     return contiguous(array)
 
 

@@ -141,12 +141,11 @@ def assign(out: Any, result: Any) -> None:
         )
 
 
-def refuse_copied(names: tuple[str, ...], layouts: dict[str, str], result_dtype: str) -> NoReturn:
-    """Refuse a product that would copy operands, which the options forbid; ``layouts`` describes them by name."""
-    layout = layouts[names[0]]
-    if names[0] == "out" and not layout.endswith(f" {result_dtype}"):
+def refuse_copied(name: str, layout: str, result_dtype: str, form: str) -> NoReturn:
+    """Refuse a product that would copy an operand, which the options forbid; ``form`` says what to pass instead."""
+    if name == "out" and not layout.endswith(f" {result_dtype}"):
         raise cast_refused(layout.rpartition(" ")[2], result_dtype)
-    raise copy_refused(names[0], layout)
+    raise copy_refused(name, layout, form)
 
 
 class Copied(Preparation[ProductCall]):

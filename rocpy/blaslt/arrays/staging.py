@@ -24,7 +24,13 @@ from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
 from rocpy.blaslt.model.product_call import ProductCall
-from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, copy_refused, refuse_turning
+from rocpy.blaslt.model.refusals import (
+    cast_refused,
+    conversion_refused,
+    copy_refused,
+    readable_form,
+    refuse_turning,
+)
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
@@ -197,9 +203,11 @@ def refuse_copies(problem: Problem) -> None:
     for name in lowered.copies:
         if name == "out" and problem.out is not None and problem.out.dtype != problem.dtype:
             raise cast_refused(problem.out.dtype, problem.dtype)
-        raise copy_refused(name, getattr(problem, name).text)
+        conjugated = {"a": problem.conj_a, "b": problem.conj_b}.get(name, False)
+        form = readable_form(name, columns=lowered.columns, blocks=problem.scale_a == "block32", conjugated=conjugated)
+        raise copy_refused(name, getattr(problem, name).text, form)
     if lowered.transposed and problem.bias is not None:
-        refuse_turning(Options(copies="error"), problem.bias.text)
+        refuse_turning(Options(copies="error"), problem.bias.text, problem.epilogue)
 
 
 def check_allowed(options: Options) -> None:

@@ -25,6 +25,9 @@ cdef class Scales:
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers
     cdef readonly bint amax
     cdef str copied  # the name of a scale of which a copy is read, whose array may change afterwards; None for none
+    cdef str form  # what to pass so that the array itself is read
+
+    cdef int note_copy(self, str name, str form) except -1
 
 
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1

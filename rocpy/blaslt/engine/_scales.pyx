@@ -11,6 +11,7 @@ cimport abi
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
+from rocpy.blaslt.model.scale_arguments cimport check_scale_number
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport captures, foreign_captures
 from rocpy.runtime.memory cimport Buffer
@@ -18,8 +19,9 @@ from rocpy.runtime.stream cimport Stream
 
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.model import product_types as types
+from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.problem import extents_of
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError
 
 cdef int _FLOAT32 = 0  # HIP_R_32F
 cdef int _CPU = 1  # kDLCPU
@@ -74,6 +76,11 @@ cdef class Scales:
         self.held = []
         self.numbers = []
 
+    cdef int note_copy(self, str name, str form) except -1:
+        """Note that a copy of a scale is read; ``form`` says what to pass instead."""
+        self.copied, self.form = name, form
+        return 0
+
 
 cdef inline bint is_of_factor(int slot) noexcept nogil:
     """Whether a scale is that of a or b, which has a kind."""
@@ -102,10 +109,10 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
             raise InvalidOperandError(
                 f"{name} is on another device than a; move it, so that all operands are on one device"
             )
-        scales.copied = name
+        scales.note_copy(name, f"pass float({name}), or an array on the device of a")
         return read_number(scales, slot, name, (<float *>seen.data)[0], device)
     if seen.copied:
-        scales.copied = name
+        scales.note_copy(name, _refusals.readable_form(name))
     if count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
         m, n, k, batch_shape, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
@@ -115,7 +122,8 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
             dense = _blocks.dense(value, shape, strides, kind == "block32" and slot == scale_b)
             if dense is not None:
                 owner = (dense, _operand.parse(dense, name, &seen))
-                scales.copied = name
+                along_k = "b and its scales contiguous along K, or a rocpy.Weight"
+                scales.note_copy(name, f"pass {along_k}" if kind == "block32" and slot == scale_b else _refusals.readable_form(name))
         if batch:
             scales.problem[name + "_batch"] = batch
         scales.problem[name] = kind if is_of_factor(slot) else True
@@ -142,10 +150,7 @@ cdef int read_one(Scales scales, int slot, str name, object value, const Operand
         return 0
     if not (type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer))):
         return read_array(scales, slot, name, value, a, b, device)
-    if isinstance(value, bool):
-        raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
-    if value != value:
-        raise InvalidProblemError(f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized")
+    check_scale_number(name, value)
     try:
         return read_number(scales, slot, name, value, device)
     except OverflowError:
@@ -186,7 +191,8 @@ cdef str spread(Scales scales, int slot, str name, object value, object like, co
     owner = _operand.parse(vector, name, &seen)
     scales.pointers[slot] = seen.data
     if scales.arrays[slot].ndim >= 0:
-        scales.copied = name
+        line = "row of a" if slot == scale_a else "column of b"
+        scales.note_copy(name, f"pass float({name}), or one for each {line}, as the other scale is")
     scales.arrays[slot].ndim = -1
     scales.held += [vector, owner]
     return "vector"

@@ -319,7 +319,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         state_copies(call, lowered.copies, lowered.columns)
         return result
     if lowered.transposed and problem.out is None:
-        _refusals.refuse_turning(options, problem.bias.text)
+        _refusals.refuse_turning(options, problem.bias.text, problem.epilogue)
     reason = why_composed(problem, lowered, context.device, version, own_program)
     if reason:
         return unfused(result, problem, options, context, packed, reason)

@@ -20,9 +20,9 @@ from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
-    borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
+    borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, release_context,
 )
-from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
+from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, refuse_steps, staging_step
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
@@ -59,8 +59,10 @@ cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
 
-cdef object product(Arguments *call):
-    """Launch a product and return its outputs, or return the Step to take instead; `finished` takes it."""
+cdef object product(Arguments *call, bint launches):
+    """Launch a product and return its outputs, or return the Step to take instead; `finished` takes it. Without `launches` all that is
+    refused of a call is refused, and nothing is computed.
+    """
     cdef Operands operands
     cdef MatmulFactors factors
     cdef Launch launch
@@ -118,10 +120,10 @@ cdef object product(Arguments *call):
         check_whole(&factors)
     if cached.transposed:
         check_turning(call, &launch)
+    if not launches:
+        return None
 
-    launch.program = NULL
-    launch.algorithm = cached.algorithm
-    launch.out = NULL
+    launch.program, launch.algorithm, launch.out = NULL, cached.algorithm, NULL
     if <object>call.out is not None and not cached.transposed:
         launch.out = &operands.out
     if launch.completion >= Completion.KEEP_ALIVE:
@@ -131,7 +133,7 @@ cdef object product(Arguments *call):
     except (LibraryError, UnsupportedError) as error:
         if not is_composed_after(error, call, &launch, scales):
             raise
-        return product(call)  # whose plan is to compose
+        return product(call, True)  # whose plan is to compose
     if cached.transposed:
         result = _copies.transposed_product(
             result, <object>call.out, (lambda: None) if launch.completion == Completion.WAIT else SynchronizeStream(<size_t>launch.stream))
@@ -240,8 +242,8 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
 
 
 cdef int check_turning(const Arguments *call, const Launch *launch) except -1:
-    refuse_capture(launch.completion, "the result must be transposed", "pass a bias of length N")
-    _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias))
+    refuse_steps(launch.completion, launch.call, launch.operands, EPILOGUE_NAMES[call.row])
+    _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias), EPILOGUE_NAMES[call.row])
     return 0
 
 
@@ -279,20 +281,34 @@ cdef object finished(Step step):
 
 cdef object outputs(Arguments *call):
     """Make a call, with the steps that it needs."""
-    cdef object outcome = product(call)
+    cdef object outcome = product(call, True)
     return finished(<Step>outcome) if type(outcome) is Step else outcome
 
 
-cdef object outputs_of(ProductCall call):
-    """Make a call whose arguments are an object."""
-    cdef Arguments arguments
+cdef int borrow_arguments(Arguments *arguments, ProductCall call) except -1:
+    """Take the arguments of a call that is an object, which the caller keeps."""
     arguments.a, arguments.b, arguments.c = <PyObject *>call.a, <PyObject *>call.b, <PyObject *>call.c
     arguments.bias, arguments.aux, arguments.out = <PyObject *>call.bias, <PyObject *>call.aux, <PyObject *>call.out
     arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>call.alpha, <PyObject *>call.beta, <PyObject *>call.epilogue
     arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>call.clamp, <PyObject *>call.dtype, <PyObject *>call.compute
     arguments.options, arguments.stream, arguments.scales = <PyObject *>call.options, <PyObject *>call.stream, <PyObject *>call.scales
     arguments.algorithm, arguments.row = <PyObject *>call.algorithm, epilogue_index(call.epilogue)
+    return 0
+
+
+cdef object outputs_of(ProductCall call):
+    """Make a call whose arguments are an object."""
+    cdef Arguments arguments
+    borrow_arguments(&arguments, call)
     return outputs(&arguments)
+
+
+cdef int check_product(ProductCall call) except -1:
+    """Refuse what is refused of a call before anything is computed."""
+    cdef Arguments arguments
+    borrow_arguments(&arguments, call)
+    product(&arguments, False)
+    return 0
 
 
 def run(preparation):

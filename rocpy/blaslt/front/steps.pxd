@@ -5,7 +5,7 @@ from cpython.ref cimport PyObject
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport Launch
+from rocpy.blaslt.engine.launch cimport CachedCall, Completion, Launch, Operands
 
 
 # The arguments of a call, borrowed from whoever makes it.
@@ -45,4 +45,6 @@ cdef class Step:
 
 cdef object staging_step(const Arguments *call)
 cdef object preparing_step(const Arguments *call, Launch *launch)
+# Refuses a call under capture that is more than a launch; the index of a group follows an operand's name.
+cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue, str group=*) except -1
 cdef str layout(const Operand *operand)

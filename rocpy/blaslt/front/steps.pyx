@@ -9,14 +9,14 @@ from rocpy.blaslt.engine.launch cimport (
 )
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
-from rocpy.blaslt.operands._arguments cimport info, staged_infos
+from rocpy.blaslt.operands._arguments cimport info, operand_named, staged_infos
 
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -26,6 +26,32 @@ cdef str layout(const Operand *operand):
     return info(operand).text if operand.ndim >= 0 else ""
 
 
+cdef const Operand *operand_of(const Operands *operands, str name) noexcept:
+    return &operands.out if name == "out" else operand_named(<Operands *>operands, name)
+
+
+cdef str form_of(const CachedCall *cached, const Operands *operands, str name):
+    """Return what to pass so that an operand is not copied, or the result is written where it is wanted."""
+    return _refusals.readable_form(
+        name, columns=cached.copies.c_in_columns, conjugated=bool(operand_of(operands, name).conjugated))
+
+
+cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue, str group="") except -1:
+    """Refuse a call under capture that is more than a launch; ``group`` is the index that follows an operand's name."""
+    if completion != Completion.CAPTURE:
+        return 0
+    if cached.kind == CallKind.compose:
+        return refuse_capture(completion, "the product is composed", "see rocpy.explain(), and call it outside of the capture")
+    if cached.kind == CallKind.copy:
+        name = copied_names(cached)[0]
+        if name == "out":
+            what = f"the result must be copied to out{group}"
+        else:
+            what = f"{name}{group} must be copied"
+        return refuse_capture(completion, what, form_of(cached, operands, name))
+    return refuse_capture(completion, f"the result of a bias{group} per row must be transposed", _refusals.turning_remedy(epilogue))
+
+
 cdef object preparation(object call, const Operands *operands, CachedCall *cached, str epilogue, object options):
     """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
     cdef str dtype = array_type_of_hip(cached.result_type).name.decode()
@@ -33,9 +59,7 @@ cdef object preparation(object call, const Operands *operands, CachedCall *cache
         return _composed.Composed(call, recipe_of(cached), epilogue, dtype, options)
     names = copied_names(cached)
     if options.copies == "error":
-        _copies.refuse_copied(names, dict(zip(_settings.ARRAYS, (
-            layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
-            layout(&operands.out)))), dtype)
+        _copies.refuse_copied(names[0], layout(operand_of(operands, names[0])), dtype, form_of(cached, operands, names[0]))
     shape = tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)])
     return _copies.Copied(call, names, shape, dtype, cached.copies.c_in_columns)
 
@@ -76,7 +100,7 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
     """Return the step of a call whose operands are copied or whose product is composed."""
     cdef Step step
     cdef bint composed = launch.call.kind == CallKind.compose
-    refuse_capture(launch.completion, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
+    refuse_steps(launch.completion, launch.call, launch.operands, EPILOGUE_NAMES[call.row])
     data = as_data(call)
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(

@@ -23,12 +23,12 @@ from rocpy.blaslt.engine.build cimport copied_names
 from rocpy.blaslt.engine._scales cimport check_apart
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
-    operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
+    operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_captured,
     release_context, synchronize_stream, wait_if_running,
 )
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
-from rocpy.blaslt.front.steps cimport Step
+from rocpy.blaslt.front.steps cimport Step, refuse_steps
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 
@@ -145,7 +145,7 @@ cdef object product(GroupedCall call):
     cached = groups.planned.get()
     if cached.kind == CallKind.launch:
         return launch_packed(&groups, call, owner)
-    refuse_capture(call.completion, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
+    refuse_steps(call.completion, cached, &groups.whole, EPILOGUE_NAMES[call.epilogue_index])
     if cached.kind == CallKind.compose:
         return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     dtype = array_type_of_hip(cached.result_type).name.decode()

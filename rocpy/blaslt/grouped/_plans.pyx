@@ -149,9 +149,9 @@ cdef Scales read_group_scales(GroupedCall call, Ragged ragged, const Operands *w
         else:
             owner = _operand.parse(one.value, name, &seen)
             if seen.copied or (one.value is not values[index] and hasattr(values[index], "shape")):
-                scales.copied = name
+                scales.note_copy(name, f"pass {name} dense, in native byte order and of the kind of the other scale")
             if seen.device_type == _CPU and whole.a.device_type != _CPU and one.per_group == 0 and one.kind == "scalar":
-                scales.copied = name
+                scales.note_copy(name, f"pass float({name}), or an array on the device of a")
                 read_number(scales, index, name, (<float *>seen.data)[0], device)
             else:
                 check_same_device(&whole.a, &seen, name)

@@ -16,10 +16,14 @@ from rocpy.blaslt.operands._arguments cimport check_copies, check_whole, describ
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, refuse_capture,
-    release_context,
+    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, release_context,
+    synchronize_stream,
 )
 from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
+from rocpy.blaslt.front.call cimport check_product, outputs_of
+from rocpy.blaslt.front.steps cimport refuse_steps
+from rocpy.blaslt.model.packed cimport Packed
+from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -29,8 +33,10 @@ from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.arrays.blocks import have_blocks
-from rocpy.blaslt.front.function import matmul as _matmul
+from rocpy.blaslt.arrays.blocks import have_blocks, prepare as prepare_blocks
+from rocpy.blaslt.arrays.copies import assign
+from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.scale_arguments import scale_keywords
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -58,7 +64,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     groups
         E, needed only to state that the ``offsets`` of a sum over groups are the ends.
     epilogue
-        As for :func:`rocpy.matmul`; those with a bias gradient or an ``aux`` operand are not supported.
+        Name or member, as for :func:`rocpy.matmul`; custom ones and those with a bias gradient or an ``aux`` operand are not supported.
     bias
         ``(N,)``, ``(E, N)`` or, for groups of columns, ``(T,)``; for lists a sequence, or one array for all.
     clamp
@@ -178,12 +184,41 @@ cdef class ListedGroups:
         self.scale_b = _group_scales.of_lists(call.scale_b, "scale_b", count)
         self.results, self.held, self.numbers, self.later = [None] * count, [], [], []
 
-    cdef object by_itself(self, Py_ssize_t g):
-        """Return the product of one group."""
+    cdef ProductCall call_of(self, Py_ssize_t g):
+        """Return one group as a product by itself."""
         call = self.call
-        return _matmul(self.a[g], self.b[g], epilogue=call.epilogue, bias=self.bias[g], clamp=call.clamp, alpha=call.alpha,
-                       scale_a=self.scale_a[g], scale_b=self.scale_b[g], dtype=call.dtype, out=self.out[g], options=call.options,
-                       stream=call.stream)
+        return ProductCall(
+            self.a[g], self.b[g], bias=self.bias[g], out=self.out[g], alpha=call.alpha, epilogue=call.epilogue, clamp=call.clamp, dtype=call.dtype,
+            options=call.options, stream=call.stream, scales=scales_or_none(self.scale_a[g], self.scale_b[g], None, None, False))
+
+    cdef int compute_later(self) except -1:
+        """Compute the groups that are not part of the launch, each by itself and aside: none writes to its out before all have succeeded."""
+        cdef ProductCall one
+        for g in self.later:
+            one = self.call_of(g)
+            if one.out is not None:
+                check_product(one)
+                one.out = _groups.array_like(one.out)
+            self.results[g] = outputs_of(one)
+        return 0
+
+    cdef int deliver_later(self) except -1:
+        """Write the results that were computed aside to the caller's arrays."""
+        cdef GroupedCall call = self.call
+        if call.out is None or not self.later:
+            return 0
+        # The frameworks' copies do not follow the order of a stream that the user gave.
+        waits = self.begun and call.stream is not None
+        if waits:
+            synchronize_stream(call.c_stream)
+        for g in self.later:
+            result, out = self.results[g], self.out[g]
+            if out is not None:
+                assign(out, result[0] if call.row.outputs else result)
+                self.results[g] = (out, result[1]) if call.row.outputs else out
+        if waits:
+            synchronize_stream(call.c_stream)
+        return 0
 
     cdef ScaleArguments read_weight(self, Py_ssize_t g):
         """Return the scales of a group; what a Weight holds is read at one time, and takes the Weight's place."""
@@ -210,8 +245,7 @@ cdef class ListedGroups:
         if bias is None and call.row.bias and isinstance(right, WeightOperand):
             bias = (<WeightSnapshot>right).bias
         if values is not None and have_blocks(values):
-            self.later.append(g)  # their operands are brought into the order that the library reads
-            return 0
+            left, right = prepare_blocks(left, right, values, resolve_options(call.options))
         owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
         if call.out is not None:
             self.note(g, OF_OUT, &operands.out)
@@ -232,7 +266,7 @@ cdef class ListedGroups:
                 self.note(g, OF_SCALE_A, &scales.arrays[<int>_SCALE_A])
                 self.note(g, OF_SCALE_B, &scales.arrays[<int>_SCALE_B])
             self.numbers.append(scales.numbers)
-        check_copies((left, right, None, bias, None), &operands, scales, call.completion, call.options, f"[{g}]")
+        check_copies((self.a[g], self.b[g], None, bias, None), &operands, scales, call.completion, call.options, f"[{g}]")
         add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
         if scales is not None:
@@ -243,11 +277,12 @@ cdef class ListedGroups:
         planned = find(&key, &operands, call, scales, 1, live)
         cached = planned.get()
         if cached.kind != CallKind.launch or cached.transposed:
+            refuse_steps(call.completion, cached, &operands, EPILOGUE_NAMES[call.epilogue_index], f"[{g}]")
             self.later.append(g)
             return 0
         if cached.integer_factors:
             check_whole(&call.factors)
-        self.take(g, planned, &operands, scales, (owners, left, right, bias))
+        self.take(g, planned, &operands, scales, left.memory if type(left) is Packed else left, (owners, left, right, bias))
         return 0
 
     cdef int note(self, Py_ssize_t g, int which, const Operand *operand) except -1:
@@ -283,20 +318,21 @@ cdef class ListedGroups:
                     raise _groups.overlap(text_of(one), text_of(other), other.which == OF_OUT)
         return 0
 
-    cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple owners) except -1:
-        """Allocate the result of a planned group and add it to the launch."""
+    cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, object like,
+                  tuple owners) except -1:
+        """Allocate the result of a planned group, by the framework of ``like``, and add it to the launch."""
         cdef CachedCall *cached = planned.get()
         cdef ListedProduct product
         cdef Operand fresh, extra
         cdef object row = self.call.row, result = self.out[g], auxiliary = None
         if result is None:
-            result = allocate(&fresh, &operands.a, cached.result_type, cached.result_ndim, cached.result_shape, self.a[g])
+            result = allocate(&fresh, &operands.a, cached.result_type, cached.result_ndim, cached.result_shape, like)
             product.pointers.d = fresh.data
         else:
             product.pointers.d = operands.out.data
         product.pointers.aux = NULL
         if cached.extra_ndim >= 0:
-            auxiliary = allocate(&extra, &operands.a, cached.result_type, cached.extra_ndim, cached.extra_shape, self.a[g])
+            auxiliary = allocate(&extra, &operands.a, cached.result_type, cached.extra_ndim, cached.extra_shape, like)
             product.pointers.aux = extra.data
         self.results[g] = (result, {row.outputs[0]: auxiliary}) if row.outputs else result
         self.held.append((*owners, result, auxiliary, *([] if scales is None else scales.held)))
@@ -335,6 +371,7 @@ cdef class ListedGroups:
             if call.completion == Completion.CAPTURE or not _library.is_refused_launch(error):
                 raise
             self.later = list(range(len(self.a)))  # each by itself: those that the library does not launch are composed
+            self.compute_later()
         return 0
 
 
@@ -347,18 +384,17 @@ cdef object listed(GroupedCall call):
     if not groups.a:
         return []
     if is_staged(groups.a[0]):
-        return collected(call.row, [groups.by_itself(g) for g in range(len(groups.a))])
-    for g in range(len(groups.a)):
-        groups.add(g)
-    groups.check_noted()
-    if groups.later and groups.begun:
-        refuse_capture(call.completion, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
+        groups.later = list(range(len(groups.a)))
+    else:
+        for g in range(len(groups.a)):
+            groups.add(g)
+        groups.check_noted()
+    groups.compute_later()
     if groups.products.size():
         groups.launch()
-    if call.out is not None:
-        touch(groups.out)
-    for g in groups.later:
-        groups.results[g] = groups.by_itself(g)
+        if call.out is not None:
+            touch(groups.out)
+    groups.deliver_later()
     return collected(call.row, groups.results)
 
 

@@ -167,20 +167,21 @@ class GroupSlices:
         shape: tuple[int, ...] = (self.a.shape[-2], self.b.shape[-1])
         shape = (groups, *shape) if self.form == "k" else shape
 
-        def zeros() -> Any:
-            array = allocate_like(self.a, shape, self.dtype)
+        def zeros(like: Any) -> Any:
+            array = allocate_like(like, shape, self.dtype)
             if hasattr(array, "__setitem__"):
                 array[...] = 0
             return array
 
-        target = zeros() if self.out is None else self.out
+        target = zeros(self.a if self.out is None else self.out)  # a group that is refused leaves out as it is
         if not hasattr(target, "__setitem__"):
             raise UnsupportedError(
                 f"a: a {type(self.a).__name__}; groups that the library cannot fuse are written one by one, which "
                 "requires numpy arrays or torch tensors"
             )
         name = next(iter(find_epilogue(self.arguments["epilogue"]).outputs), None)
-        auxiliary = None if name is None else zeros()
+        auxiliary = None if name is None else zeros(self.a)
+        positions: list[Any] = []
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
             if low == high and self.form != "k":
                 continue
@@ -194,6 +195,12 @@ class GroupSlices:
                 result, extra = result
                 auxiliary[position] = extra[name]
             target[position] = result
+            positions.append(position)
+        if self.out is not None:
+            for position in positions:
+                self.out[position] = target[position]
+            target = self.out
+        synchronize()
         return target if auxiliary is None else (target, {name: auxiliary})
 
     def _fetch(self) -> None:

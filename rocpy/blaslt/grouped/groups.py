@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._operand import allocate_like, describe
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
@@ -59,6 +60,14 @@ def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
     )
 
 
+def array_like(out: Any) -> Any:
+    """Return an array of the shape and type of a group's ``out``, to compute its result aside; ``None`` for none."""
+    if out is None:
+        return None
+    view = describe(out, "out", output=True)
+    return allocate_like(out, tuple(view["shape"]), view["dtype"])
+
+
 def overlap(out: str, other: str, both_written: bool) -> InvalidOperandError:
     """Return the error for a result that shares memory with another one, or with what a group reads."""
     if both_written:
@@ -78,8 +87,8 @@ def refuse_sequence(name: str, value: Any) -> None:
         )
     if is_weight(value):
         raise InvalidOperandError(
-            f"{name}: got a Weight; with offsets=, pass one array with the matrices of all groups (the Weight's "
-            ".source), or pass lists without offsets="
+            f"{name}: got a Weight, which is one matrix; with offsets=, pass one array with the matrices of all "
+            "groups, or pass lists without offsets="
         )
 
 

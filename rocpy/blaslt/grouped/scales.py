@@ -13,6 +13,7 @@ from rocpy._operand import describe
 from rocpy.blaslt.arrays.blocks import repeated
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.model.problem import dense_strides
+from rocpy.blaslt.model.scale_arguments import check_scale_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__: list[str] = []
@@ -88,9 +89,8 @@ def pair(
 
 def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
     """Return where scales are by their shape."""
-    if isinstance(value, bool | np.bool_):
-        raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
-    if isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        check_scale_number(name, value)
         try:
             return Placed("scalar", float(value))
         except OverflowError:

@@ -277,11 +277,8 @@ def check_scales(problem: Scaled, family: Family) -> None:
                 f"{' or '.join(_SCALE_TEXT[each] for each in family.scales)}"
             )
     _check_presence(problem, family)
-    if "block32" in family.scales and problem.k % BLOCK:
-        raise InvalidProblemError(
-            f"a and b: K = {problem.k} with scales for each {BLOCK} consecutive elements; pad K to a multiple of "
-            f"{BLOCK}"
-        )
+    if "block32" in family.scales:
+        check_blocks(problem.k, "a and b")
     if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
         seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
         raise InvalidProblemError(
@@ -305,6 +302,14 @@ _SCALE_TEXT = {
 }
 
 
+def check_blocks(k: int, name: str) -> None:
+    """Refuse sums that are no whole number of blocks."""
+    if k % BLOCK:
+        raise InvalidProblemError(
+            f"{name}: K = {k} with scales for each {BLOCK} consecutive elements; pad K to a multiple of {BLOCK}"
+        )
+
+
 def scale_kind(
     name: str, shape: tuple[int, ...], dtype: str, extents: tuple[int, int, int], batch_shape: tuple[int, ...]
 ) -> tuple[str, tuple[int, ...]]:
@@ -320,10 +325,11 @@ def scale_kind(
             raise InvalidProblemError(f"{name}: got shape {shape}, {dtype}, expected one float32")
         return "scalar", ()
     if dtype in ("float8_e8m0fnu", "uint8"):
+        check_blocks(k, "a and b")
         wanted = (m, k // BLOCK) if name == "scale_a" else (k // BLOCK, n)
         inner = shape[-2:] if len(shape) > 1 else ((1, *shape) if name == "scale_a" else (*shape, 1))
         batch = shape[:-2]
-        if inner == wanted and k % BLOCK == 0 and _fits(batch, batch_shape):
+        if inner == wanted and _fits(batch, batch_shape):
             return "block32", batch
         raise InvalidProblemError(
             f"{name}: shape {shape}, {dtype}; scales for each {BLOCK} consecutive elements along K = {k} have shape "

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from rocpy import platform
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import UnsupportedError
@@ -26,11 +27,34 @@ def no_algorithm(problem: Problem, options: Options) -> str:
     )
 
 
-def copy_refused(name: str, layout: str) -> UnsupportedError:
-    """Return the error for a copy that the options forbid."""
+def readable_form(name: str, *, columns: bool = False, blocks: bool = False, conjugated: bool = False) -> str:
+    """Return what to pass so that an operand of this name is read, or the result written, without a copy.
+
+    ``columns``: the result is column-major; ``blocks``: a and b have scales by blocks of K; ``conjugated``: the operand
+    is one of torch's lazy conjugates.
+    """
+    if name in ("a", "b"):
+        if blocks:
+            weight = ", or a rocpy.Weight" if name == "b" else ""
+            return (
+                f"pass {name} and its scales contiguous along K, elements of four bits packed "
+                f"(torch.float4_e2m1fn_x2){weight}"
+            )
+        if conjugated:
+            return f"pass {name}.resolve_conj()"
+        return f"pass {name} with contiguous rows or columns that neither overlap nor run backwards"
+    if name == "c":
+        return f"pass c of the result's full shape, {'column' if columns else 'row'}-major"
+    if name in ("aux", "out"):
+        return f"pass {'aux' if name == 'aux' else 'out='} row-major"
+    return f"pass a contiguous, aligned {name} in native byte order"
+
+
+def copy_refused(name: str, layout: str, form: str = "") -> UnsupportedError:
+    """Return the error for a copy that the options forbid; ``form`` says what to pass instead."""
     return UnsupportedError(
         f"{name}: {layout}: the library cannot take this layout, and options(copies='error') forbids the copy; "
-        "pass an array whose last or second-to-last axis is contiguous"
+        f"{form or readable_form(name)}"
     )
 
 
@@ -51,10 +75,17 @@ def cast_refused(out: str, dtype: str) -> UnsupportedError:
     )
 
 
-def refuse_turning(options: Options, bias: str) -> None:
+def turning_remedy(epilogue: str) -> str:
+    """Return what to pass instead of a bias per row whose result would be copied to row-major."""
+    if EPILOGUES[epilogue].aux == "store":  # whose matrix is row-major, whatever out is
+        return "multiply b.T by a.T with a bias of length M; the results are transposed"
+    return "pass a column-major out="
+
+
+def refuse_turning(options: Options, bias: str, epilogue: str) -> None:
     """Refuse the copy of a result that was computed in columns, where the options forbid copies."""
     if options.copies == "error":
         raise UnsupportedError(
             f"bias: {bias} has one value per row; the library can add it only to a column-major result, and "
-            "options(copies='error') forbids copying that to row-major; pass a column-major out="
+            f"options(copies='error') forbids copying that to row-major; {turning_remedy(epilogue)}"
         )

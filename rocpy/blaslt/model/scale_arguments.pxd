@@ -28,5 +28,6 @@ cdef inline bint are_numbers(ScaleArguments scales):
     return is_number(scales.a) and is_number(scales.b)
 
 
+cpdef int check_scale_number(str name, object value) except -1
 cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors)
 cpdef ScaleArguments all_scales(object b, ScaleArguments scales)

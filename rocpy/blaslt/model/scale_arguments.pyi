@@ -5,7 +5,15 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
-__all__ = ["SCALES", "ScaleArguments", "all_scales", "scale_keywords", "scales_of", "with_weight_scale"]
+__all__ = [
+    "SCALES",
+    "ScaleArguments",
+    "all_scales",
+    "check_scale_number",
+    "scale_keywords",
+    "scales_of",
+    "with_weight_scale",
+]
 
 SCALES: tuple[str, str, str, str]
 
@@ -37,6 +45,7 @@ class ScaleArguments:
     def replaced(self, **changes: Any) -> ScaleArguments: ...
 
 def scales_of(settings: Mapping[str, Any]) -> ScaleArguments | None: ...
+def check_scale_number(name: str, value: Any) -> int: ...
 def with_weight_scale(scales: ScaleArguments | None, factors: Any) -> ScaleArguments: ...
 def all_scales(b: Any, scales: ScaleArguments | None) -> ScaleArguments | None: ...
 def scale_keywords(scales: ScaleArguments | None, b: Any) -> dict[str, Any]: ...

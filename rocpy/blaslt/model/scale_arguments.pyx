@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The scales of a product as arguments, with that of a Weight among them."""
 
+import numpy
+
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["SCALES", "ScaleArguments", "all_scales", "scale_keywords", "scales_of", "with_weight_scale"]
+__all__ = ["SCALES", "ScaleArguments", "all_scales", "check_scale_number", "scale_keywords", "scales_of", "with_weight_scale"]
 
 # The keywords of the scales, in the order of the library's pointers to them.
 SCALES = ("scale_a", "scale_b", "scale_c", "scale_d")
@@ -41,6 +43,15 @@ def scales_of(settings):
     """Return the scales among keyword arguments; ``None`` where there are none."""
     return scales_or_none(
         settings.get("scale_a"), settings.get("scale_b"), settings.get("scale_c"), settings.get("scale_d"), bool(settings.get("amax")))
+
+
+cpdef int check_scale_number(str name, object value) except -1:
+    """Refuse a host number that is no scale: a truth value, and NaN."""
+    if isinstance(value, (bool, numpy.bool_)):
+        raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
+    if value != value:
+        raise InvalidProblemError(f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized")
+    return 0
 
 
 cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors):

@@ -11,7 +11,7 @@ from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport MemoryRecord, any_moved, pinned_memories, refuse_gradients
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
-    check_copies, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
+    check_copies, check_whole, epilogue_index, form_of_copied, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
     reset_factors, sole_aux, staged_infos,
 )
 from rocpy.blaslt.engine.launch cimport (
@@ -31,6 +31,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.native import reset as _reset
 from rocpy.blaslt.arrays import staging as _staging
@@ -156,12 +157,8 @@ cdef class NativeProduct(Planned):
         launch.completion = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
         if self.taken is not None and launch.completion != Completion.WAIT and launch.completion != Completion.KEEP_ALIVE:
             keep_with_foreign_graph(launch.stream, launch.device, self.taken)
-        if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
-            refuse_capture(launch.completion, "operands or results are copied at each execution, or the product is composed",
-                           "see rocpy.explain(); pass dense operands in the device's memory")
-        if self.copied:
-            refuse_capture(launch.completion, f"a copy of {self.copied[0]} is read",
-                           "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense")
+        if launch.completion == Completion.CAPTURE:
+            self.refuse_steps(&launch)
         if self.copies and self.unfused is None:
             held = (held, self.copy_operands(&launch, &copied))
         if out is not None:
@@ -178,6 +175,24 @@ cdef class NativeProduct(Planned):
         else:
             result = self.compose(&launch, stream)
         return self.deliver(&launch, result, out, stream)
+
+    cdef int refuse_steps(self, Launch *launch) except -1:
+        """Refuse an execution under capture that is more than a launch."""
+        if self.prototype is not None:
+            refuse_capture(launch.completion, "operands in CPU memory are copied to the device", "move them there")
+        if self.unfused is not None:
+            refuse_capture(launch.completion, "the product is composed", "see rocpy.explain(), and execute it outside of the capture")
+        if self.copies:
+            name = self.copies[0]
+            conjugated = bool(operand_named(&self.operands, name).conjugated)
+            refuse_capture(launch.completion, f"{name} must be copied",
+                           _refusals.readable_form(name, columns=self.problem.column_bias, conjugated=conjugated))
+        if launch.call.transposed:
+            refuse_capture(launch.completion, "the result of a bias per row must be transposed",
+                           "call rocpy.matmul with a column-major out=, or multiply b.T by a.T with a bias of length M")
+        if self.copied:
+            refuse_capture(launch.completion, f"a copy of {self.copied[0]} is read", form_of_copied(self.copied[0], self.scales))
+        return 0
 
     cdef tuple copy_operands(self, Launch *launch, Operands *copied):
         """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
@@ -365,4 +380,5 @@ cdef class NativeProduct(Planned):
         self.operand_arrays = self.originals = {}
         self.owner = self.weight = self.taken = None
         self.cached_plans = {}
-        self.planned_algorithms = self.unfused = None
+        if self.unfused is not None:
+            self.unfused.close()

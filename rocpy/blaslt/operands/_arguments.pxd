@@ -25,6 +25,8 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
 cdef bint reads_copy(MemoryRecord record, const Operand *operand) noexcept
 # Refuse operands of which copies were read where the options forbid that, and, with the scales too, where a graph would hold the copies.
 cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options, str group=*) except -1
+# What to pass so that an operand or a scale, of which a copy is read, is read where it lies.
+cdef str form_of_copied(str name, Scales scales)
 cdef bint must_be_staged(object a, tuple others) except? -1
 cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, object options)
 cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1

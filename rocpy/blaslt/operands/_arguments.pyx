@@ -16,7 +16,7 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt.model.options import resolve_options
-from rocpy.blaslt.model.refusals import cast_refused, conversion_refused
+from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, readable_form
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.settings import ARRAYS
@@ -28,7 +28,7 @@ cdef dict _DTYPE_CODES = {}
 cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
-cdef str _READABLE = "pass an array that can be read as it is: aligned, in native byte order, resolved, and a scale dense"
+cdef str _READABLE = "pass an array that can be read as it is: aligned, in native byte order, resolved"
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
                             "a Metal device", "?", "ROCm device", "pinned ROCm memory")
 
@@ -214,8 +214,8 @@ cdef object sole_aux(object aux):
     values = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
     if len(values) != 1:
         raise InvalidProblemError(
-            f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux, as in the dict that an _aux "
-            "epilogue returns"
+            f"aux: got a dict with keys {list(aux)}, expected exactly one that ends in _aux, as in the dict that an "
+            "_aux epilogue returns; pass the matrix itself"
         )
     return values[0]
 
@@ -264,12 +264,21 @@ cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Com
             continue
         name = f"{ARRAYS[i]}{group}"
         if completion == Completion.CAPTURE and reads_copy(record_of(arrays[i], name), each[i]):
-            refuse_capture(completion, f"a copy of {name} is read", _READABLE)
+            refuse_capture(completion, f"a copy of {name} is read", form_of_copied(ARRAYS[i], scales))
         if each[i].copied and resolve_options(options).copies == "error":
             raise conversion_refused(name, info(each[i]).text)
     if scales is not None and scales.copied is not None:
-        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", _READABLE)
+        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", scales.form)
     return 0
+
+
+cdef str form_of_copied(str name, Scales scales):
+    """Return what to pass so that an operand or a scale is read where it lies."""
+    if scales is not None and name == scales.copied:
+        return scales.form
+    if scales is not None and name in ("a", "b") and scales.problem.get("scale_a") == "block32":
+        return readable_form(name, blocks=True)
+    return _READABLE
 
 
 cdef inline object parse_factor(object array, str name, Operand *operand):

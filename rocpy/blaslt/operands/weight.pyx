@@ -95,7 +95,8 @@ cdef class Weight(WeightOperand):
         if not isinstance(layout, str) or layout not in ("kn", "nk"):
             raise InvalidProblemError(f"layout: got {layout!r}, expected 'kn' for (K, N) or 'nk' for (N, K)")
         if isinstance(w, WeightOperand):
-            raise InvalidOperandError("w: got a Weight; pass the array that it was created from (its .source)")
+            raise InvalidOperandError(
+                f"w: got a Weight; use it as it is, or pass the array that it was created from (its .source) with layout={w.layout!r}")
         _core.ensure()
         self.reading, self.process = reentrant_lock(), os.getpid()
         self.parameters = ()

@@ -21,6 +21,7 @@ from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport is_recorded_here
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
+from rocpy.blaslt.model.scale_arguments cimport check_scale_number
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._context cimport StreamContext, borrow_context, release_context
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -210,6 +211,8 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     if _blocks.are_blocks(scale):
         read_by_blocks(snapshot)
     else:
+        if isinstance(scale, (int, float, np.number, np.bool_)):
+            check_scale_number("scale", scale)
         read_matrix(snapshot)
         snapshot.factors = private_copy(scale)
     if _staging.has_own_memory():

@@ -90,10 +90,11 @@ def recipes(
     the wish for the largest magnitude.
     """
     row = EPILOGUES[epilogue]
+    kind, function = dtypes.lookup(result).kind, function_of(row)
+    if kind == "complex" and function not in ("default", "bias", "bgrada", "bgradb"):
+        return ()
     # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
-    if (
-        dtypes.lookup(result).kind == "complex" and function_of(row) not in ("default", "bias", "bgrada", "bgradb")
-    ) or (dtypes.lookup(result).kind == "int" and function_of(row) not in _EXACT):
+    if kind == "int" and not scales and function not in _EXACT:
         return ()
     first = ("bias", "default") if row.bias and not column_bias else ("default",)
     native_types = RESULT_TYPES.get(operand, ())

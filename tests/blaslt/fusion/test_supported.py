@@ -67,6 +67,8 @@ def test_no_where_only_a_composition_is_left(without_programs):
         (("float32",), {"epilogue": "geluu"}, InvalidProblemError),
         (("float32",), {"layout": "nx"}, InvalidProblemError),
         (("float32",), {"options": {"quick": True}}, InvalidProblemError),
+        (("float32",), {"bias": "rows"}, InvalidOperandError),
+        (("float32",), {"bias": "rows", "epilogue": "bias"}, InvalidOperandError),
     ],
 )
 def test_nonsense_is_refused(types, arguments, error):

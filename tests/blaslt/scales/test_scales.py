@@ -260,7 +260,7 @@ REFUSED = [
     ({"scale_b": np.ones(5, np.float32)}, r"scale_b: got shape \(5,\)"),
     ({"scale_a": np.ones((2, 5), np.float32)}, r"scale_a: got shape \(2, 5\)"),
     ({"scale_a": np.ones(1, np.float64)}, "scale_a is float64"),
-    ({"scale_a": np.ones((5, 2), np.uint8)}, "scale_a: shape .*uint8"),
+    ({"scale_a": np.ones((5, 2), np.uint8)}, "K = 40 with scales .* pad K"),
     ({"scale_d": 2.0}, "scale_d: the result is bfloat16"),
     ({"scale_d": np.ones(2, np.float32), "dtype": "float8_e5m2"}, "scale_d: got shape"),
     ({"scale_c": 2.0}, "scale_c: there is no c"),
