@@ -31,6 +31,10 @@ cdef dict foreign_graphs
 cdef int refuse_unknown(hipStream_t stream, int code) except -1
 # The capture of a stream, None where it is not captured.
 cdef Capturing capture_of(hipStream_t stream, int device)
+# By HIP's number: the thread that a capture of rocpy.Graph forbids to wait for work, None for every thread; relaxed ones forbid nothing.
+cdef dict forbidden_threads
+# Whether a capture forbids this thread to wait for any work: HIP would end it.
+cdef bint forbids_waiting() except -1
 # Whether a capture was opened by another library.
 cdef bint is_foreign(Capturing capturing)
 # Keep memory of rocpy's own where another library captures a stream: its graph may be launched at any time.

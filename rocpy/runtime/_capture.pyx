@@ -2,6 +2,7 @@
 """Captures of streams into graphs, rocpy's own and those of other libraries: what each is lent, and what it keeps."""
 
 import warnings
+from threading import get_ident
 
 from rocpy.errors import InvalidOperandError, LibraryError, RocpyWarning
 
@@ -21,6 +22,7 @@ cdef extern from "captured_graph.hpp" namespace "rocpy" nogil:
     bint take_gone_graph(uint64_t *number)
 
 captures = {}
+forbidden_threads = {}
 foreign_captures = {}
 foreign_graphs = {}
 cdef uint64_t foreign_count = 0
@@ -71,6 +73,12 @@ cdef class Capturing:
 cdef class ForeignCapturing(Capturing):
     """What the capture of another library keeps: until its graph is gone, for good where the runtime does not tell when that is. Then
     operands and results are its caller's to keep, as for any call that is captured."""
+
+
+cdef bint forbids_waiting() except -1:
+    if not forbidden_threads:
+        return False
+    return any([thread is None or thread == get_ident() for thread in list(forbidden_threads.values())])
 
 
 cdef bint is_foreign(Capturing capturing):

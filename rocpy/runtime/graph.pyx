@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Graph: work of a stream that is captured once and launched many times."""
 
+from threading import get_ident
+
 from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError, RocpyError
 
@@ -8,7 +10,7 @@ cimport abi
 from abi cimport hipStream_t
 
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures
+from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures, forbidden_threads
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
 from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, handle_of
@@ -90,6 +92,8 @@ cdef class Graph(Owner):
         try:
             abi.hipStreamGetCaptureInfo(self.stream.c_stream, &state, &self.number)
             captures[self.number] = capturing
+            if self.mode != abi.hipStreamCaptureModeRelaxed:
+                forbidden_threads[self.number] = None if self.mode == abi.hipStreamCaptureModeGlobal else get_ident()
             # The stream's handle and workspace for this capture, made before the first product asks.
             capture_of(self.stream.c_stream, self.stream.device_index)
         except BaseException:
@@ -101,6 +105,7 @@ cdef class Graph(Owner):
         """End the capture and take what it kept; without a graph where that is not wanted."""
         cdef Capturing capturing = captures.pop(self.number, None)
         self.capturing = False
+        forbidden_threads.pop(self.number, None)
         if capturing is not None:
             self.objects = capturing.objects
             for key in list(capturing.contexts):

@@ -108,7 +108,7 @@ def tune(
         device, stream = device_and_stream_of(product)
         if is_capturing(stream):
             raise UnsupportedError(
-                "autotune: the stream is being captured into a graph, where nothing can be timed; tune before the "
+                "autotune: a stream is being captured into a graph, during which nothing can be timed; tune before the "
                 "capture"
             )
         problem, options = product.launched, product.options

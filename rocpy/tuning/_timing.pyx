@@ -8,6 +8,7 @@ from rocpy import _core
 from rocpy cimport _core as _c_core
 from rocpy._core cimport Status
 from rocpy.blaslt.engine.launch cimport StreamContext, borrow_context, release_context
+from rocpy.runtime._capture cimport forbids_waiting
 from rocpy.runtime.event cimport Event
 
 
@@ -45,8 +46,10 @@ cdef class Stopwatch:
 
 
 def is_capturing(size_t stream):
-    """Whether what is given to a stream goes into a graph instead of being run (hipStreamIsCapturing)."""
+    """Whether what is given to a stream goes into a graph (hipStreamIsCapturing), or the capture of another forbids to wait for it."""
     cdef abi.hipStreamCaptureStatus status = abi.hipStreamCaptureStatusNone
+    if forbids_waiting():
+        return True
     abi.hipStreamIsCapturing(<hipStream_t>stream, &status)
     return status != abi.hipStreamCaptureStatusNone
 

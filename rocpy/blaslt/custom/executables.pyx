@@ -9,6 +9,7 @@ from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
 from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.custom.launch import refuse_captured_outs, synchronize_user_stream
 from rocpy.blaslt.model import options as _options
 
 __all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
@@ -88,6 +89,8 @@ cdef class LibraryExecutable(Executable):
             native.scales = with_units(call.scales, self.unit_a, self.unit_b)
         if self.rest is None:
             native.out = (<tuple>call.out)[0]
+        else:
+            self.rest.refuse_capture(call.inputs, self.bound, call.out, call.stream)
         return native
 
     cpdef tuple finish(self, ProductCall call, object base):
@@ -142,14 +145,17 @@ cdef class TileExecutable(Executable):
         return algorithms_of_program(self.program, self.program_call(call), requested)
 
     cpdef tuple finish(self, ProductCall call, object base):
-        cdef tuple results = run_program(self.program, self.program_call(call), self.rank)
         cdef tuple outs = <tuple>call.out
         cdef Py_ssize_t i
+        if call.stream is not None:
+            refuse_captured_outs(outs, call.stream)
+        cdef tuple results = run_program(self.program, self.program_call(call), self.rank)
         if len(results) == 1:
             return results
         ordered = [*results[1:self.lead + 1], results[0], *results[self.lead + 1:]]
         for i in range(len(outs)):
             if i != self.lead and outs[i] is not None:
+                synchronize_user_stream(call.stream, call.a)
                 _copies.assign(outs[i], ordered[i])
                 ordered[i] = outs[i]
         return tuple(ordered)

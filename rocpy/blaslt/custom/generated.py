@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom.launch import Placed, dense, device_of, launch, placed, results_of, write
+from rocpy.blaslt.custom.launch import (
+    Placed,
+    dense,
+    device_of,
+    launch,
+    placed,
+    refuse_captured_outs,
+    results_of,
+    write,
+)
+from rocpy.blaslt.engine.streams import refuse_capturing
+from rocpy.blaslt.model.refusals import readable_form
 from rocpy.runtime.kernels import compilation
 
 if TYPE_CHECKING:
@@ -38,6 +49,15 @@ class Generated:
 
     kernel: HipKernel
     code: bytes
+
+    def refuse_capture(
+        self, inputs: Mapping[str, Any], bound: _custom.Bound, outs: tuple[Any, ...], stream: Any
+    ) -> None:
+        """Refuse copies on a stream that is being captured."""
+        refuse_captured_outs(outs, stream)
+        for name in self.kernel.inputs:
+            if placed(inputs[name], name).steps(bound.result_shape) is None:
+                refuse_capturing(stream, f"{name} must be copied", readable_form(name))
 
     def finish(
         self,

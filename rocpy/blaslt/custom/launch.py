@@ -13,7 +13,7 @@ from typing import Any
 from rocpy._operand import allocate_like, describe, resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
-from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream
+from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream, refuse_capturing
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.errors import UnsupportedError
@@ -21,7 +21,7 @@ from rocpy.runtime.device import DeviceGeneration, device_generation
 from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["Placed", "launch", "placed", "results_of", "synchronize_user_stream", "write"]
+__all__ = ["Placed", "launch", "placed", "refuse_captured_outs", "results_of", "synchronize_user_stream", "write"]
 
 _CPU = 1
 
@@ -109,8 +109,9 @@ def _bytes_of(array: Any) -> Any:
     return module.uint8 if module is not None and hasattr(module, "Tensor") else "uint8"
 
 
-def dense(one: Placed, name: str, shape: tuple[int, ...] | None, options: Any) -> Placed:
-    """Return a dense copy, broadcast to a shape if one is given; refused where the options forbid copies."""
+def dense(one: Placed, name: str, shape: tuple[int, ...] | None, options: Any, stream: Any = None) -> Placed:
+    """Return a dense copy, broadcast to a shape if one is given; refused where the options or a capture forbid it."""
+    refuse_capturing(stream, f"{name} must be copied", _refusals.readable_form(name))
     if options.copies == "error":
         raise _refusals.copy_refused(name, f"of shape {one.shape} with strides {one.strides}")
     return placed(_copies.contiguous(one.array, shape), name)
@@ -170,6 +171,12 @@ def write(results: Sequence[Placed], outs: Sequence[Any], like: Any, stream: Any
             synchronize_user_stream(stream, like)
         written.append(array if out is None else out)
     return tuple(written)
+
+
+def refuse_captured_outs(outs: Sequence[Any], stream: Any) -> None:
+    """Refuse arrays to copy results to on a stream that is being captured."""
+    if any(out is not None for out in outs):
+        refuse_capturing(stream, "results with a custom epilogue are copied to out=", "omit out=")
 
 
 def refuse_host_operands(array: Any, options: Any) -> None:

@@ -17,7 +17,7 @@ from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, n
 from rocpy.blaslt.custom.fused import fused_of
 from rocpy.blaslt.custom.generated import generated_of
 from rocpy.blaslt.custom.triton_kernel import TritonProduct, triton_product_of
-from rocpy.blaslt.engine.streams import SynchronizeStream
+from rocpy.blaslt.engine.streams import SynchronizeStream, refuse_capturing
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.options import Options
@@ -220,6 +220,7 @@ class _Composed(Native):
         return super().plan(requested)[:_COMPOSED]
 
     def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        self.last.refuse_capture(owner.inputs, owner.bound, outs, stream)
         base = self.inner.execute(algorithm=position, stream=stream)
         return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.options, stream))
 
@@ -264,6 +265,19 @@ class _Rest:
     """What is left of an expression, for a framework to evaluate."""
 
     expression: Expression
+
+    def refuse_capture(
+        self,
+        inputs: Mapping[str, Any],  # noqa: ARG002
+        bound: _custom.Bound,
+        outs: tuple[Any, ...],  # noqa: ARG002
+        stream: Any,
+    ) -> None:
+        """Refuse a stream that is being captured: a graph contains none of the framework's operations."""
+        name = bound.resolved.expression.name
+        refuse_capturing(
+            stream, f"epilogue {name!r} is composed", "see rocpy.explain(), and call it outside of the capture"
+        )
 
     def finish(
         self,

@@ -225,7 +225,7 @@ cdef class Call:
         problem = self.problem()
         if self.options.copies == "error":
             raise _refusals.copy_refused(names[0], "of a tile program")
-        refuse_capture(self.completion, "an operand must be copied", "see rocpy.explain(); pass dense operands")
+        refuse_capture(self.completion, f"{names[0]} must be copied", _refusals.readable_form(names[0]))
         if self.completion != Completion.WAIT:
             synchronize_stream(self.stream)
         operands = dict(a=a, b=b, c=c, bias=bias)

@@ -17,6 +17,7 @@ from rocpy.blaslt.custom.launch import (
     device_of,
     launch,
     placed,
+    refuse_captured_outs,
     refuse_host_operands,
     results_of,
     write,
@@ -164,7 +165,7 @@ class TritonProduct:
             for rank, tile in enumerate(self.tiles[:requested])
         ]
 
-    def operands(self, a: Any, b: Any, options: Any) -> tuple[dict[str, Placed], str]:
+    def operands(self, a: Any, b: Any, options: Any, stream: Any = None) -> tuple[dict[str, Placed], str]:
         """Return a and b as the kernel reads them, and the letters of their layouts."""
         if is_weight(b):
             b = b.matrix()
@@ -174,7 +175,7 @@ class TritonProduct:
             one = placed(array, name)
             letter = _letter(one)
             if not letter or one.steps(self._shape(name)) is None:
-                one, letter = dense(one, name, None, options), "n"
+                one, letter = dense(one, name, None, options, stream), "n"
             located[name] = one
             letters += letter
         return located, letters
@@ -188,14 +189,15 @@ class TritonProduct:
         """Return the results of one candidate, written where the user wants them."""
         a, b, stream = call.a, call.b, call.stream
         options = resolve_options(call.options)
+        refuse_captured_outs(call.out, stream)
         problem, shape = self.bound.problem, self.bound.result_shape
-        arrays, layout = self.operands(a, b, options)
+        arrays, layout = self.operands(a, b, options, stream)
         scales, numbers = _scales(b, call.scales)
         like = arrays["a"].array
         results = results_of(like, shape, self.bound.out_types)
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
         for name in self.kinds:
-            arrays[f"in_{name}"], steps[f"in_{name}"] = self._input(name, call.inputs[name], options)
+            arrays[f"in_{name}"], steps[f"in_{name}"] = self._input(name, call.inputs[name], options, stream)
         for number, one in enumerate(results):
             arrays[f"out{number}"], steps[f"out{number}"] = one, _known(one.steps(shape))
         lines = {name: own[1] for name, own in steps.items()} | _lines(steps, layout)
@@ -229,13 +231,13 @@ class TritonProduct:
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
         self.kernel(self.tiles[0], layout, _aligned(arrays, _lines(steps, layout)), read)
 
-    def _input(self, name: str, value: Any, options: Any) -> tuple[Placed, tuple[int, ...]]:
+    def _input(self, name: str, value: Any, options: Any, stream: Any) -> tuple[Placed, tuple[int, ...]]:
         """Return an input and its steps; a dense copy where the kernel cannot walk it."""
         shape = self.bound.result_shape
         one = placed(value, name)
         steps = one.steps(shape)
         if steps is None or (self.kinds[name] in ("row", "full") and steps[2] not in (0, 1)):
-            one = dense(one, name, shape if steps is None else None, options)
+            one = dense(one, name, shape if steps is None else None, options, stream)
         return one, _known(one.steps(shape))
 
 

@@ -3,7 +3,7 @@
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport resolve_device_and_stream, synchronize_stream
+from rocpy.blaslt.engine.launch cimport refuse_captured, resolve_device_and_stream, synchronize_stream
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -16,6 +16,11 @@ cdef class SynchronizeStream:
 
     def __call__(self):
         synchronize_stream(self.c_stream)
+
+
+def refuse_capturing(stream, str what, str do):
+    """Refuse what a graph cannot contain on a stream that the user gave, if that is being captured."""
+    refuse_captured(stream, what, do)
 
 
 def device_and_stream(a, stream):
