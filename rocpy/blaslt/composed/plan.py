@@ -80,6 +80,11 @@ class UnfusedPlan:
         self.product.operands = dict.fromkeys(self.product.operands)
         self.native.release_operands()
 
+    def close(self) -> None:
+        """Give back the native product's plan and the operands."""
+        self.product.operands = dict.fromkeys(self.product.operands)
+        self.native.close()
+
 
 class ComposedProduct(NativeProduct):
     """A planned product that is composed where the library cannot fuse it; not for the user's own epilogues."""

@@ -140,6 +140,7 @@ class CustomProduct(PlannedProduct):
         """Ask the platform for algorithms of every strategy."""
         self.check_open()
         self._close_strategies()
+        self._positions, self.absent, self.planned_algorithms = {}, {}, None
         refusal: RocpyError | None = None
         offers: list[Algorithm] = []
         for kind in STRATEGIES:
@@ -392,13 +393,12 @@ class CustomProduct(PlannedProduct):
     @property
     def device_name(self) -> str:
         """Name of the device that it runs on."""
-        self.check_open()
         return str(self._plain.device_name)
 
     def _close_strategies(self) -> None:
         for strategy in self._strategies.values():
             strategy.close()
-        self._strategies, self._positions, self.absent, self.planned_algorithms = {}, {}, {}, None
+        self._strategies = {}
 
     @_exclusive
     def close(self) -> None:

@@ -247,6 +247,7 @@ cdef class Planned(PlannedProduct):
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        self.check_open()
+        if self.closed:
+            return Device(self.device).name  # where it was last given operands: its stream may be closed, too
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

@@ -462,3 +462,37 @@ def test_products_of_every_kind_have_the_same_class():
         np.testing.assert_array_equal(custom.execute(), 3 * plain.execute())
         with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs: only custom epilogues"):
             plain.reset_operands(epilogue_inputs={"factor": 3.0})
+
+
+@pytest.mark.parametrize("kind", ["native", "composed", "custom", "custom, composed"])
+def test_a_closed_matmul_still_says_what_it_was_told(kind, request):
+    a = np.ones((4, 4), np.float32)
+    arguments = {}
+    if kind == "composed":
+        request.getfixturevalue("without_programs")
+        arguments["epilogue"] = "gelu_erf"
+    elif kind != "native":
+        wide = "float64" if kind == "custom, composed" else "float32"
+        arguments = {"epilogue": rocpy.epilogue(lambda x, r: x * 2 + r.astype(wide)), "epilogue_inputs": {"r": a}}
+    names = (
+        "problem",
+        "algorithms",
+        "algorithm",
+        "choice",
+        "device_name",
+        "copies",
+        "staged",
+        "packed",
+        "options",
+        "stream",
+    )
+    with rocpy.Matmul(a, a, **arguments) as mm:
+        mm.plan()
+        before = {name: getattr(mm, name) for name in names}
+        assert before["choice"][0] is not None
+        composed = mm.unfused is not None
+    assert {name: getattr(mm, name) for name in names} == before
+    assert (mm.unfused is not None) == composed == (kind == "composed")
+    for use in (mm.plan, mm.execute, mm.autotune, mm.reset_operands, lambda: mm.pin(0)):
+        with pytest.raises(rocpy.ClosedError):
+            use()
