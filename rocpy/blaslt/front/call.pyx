@@ -72,8 +72,7 @@ cdef object product(Arguments *call, bint launches):
     cdef StreamUse use
     cdef int64_t tuning
     cdef object aux, _weight, _prepared  # what the arguments borrow from this function
-    cdef object a = <object>call.a, b  # before blocks are brought into the library's order
-    cdef object result
+    cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
     environment.hold()
@@ -123,7 +122,8 @@ cdef object product(Arguments *call, bint launches):
     if not launches:
         return None
 
-    launch.program, launch.algorithm, launch.out = NULL, cached.algorithm, NULL
+    launch.algorithm, launch.program = cached.algorithm, <void **>NULL
+    launch.out = NULL
     if <object>call.out is not None and not cached.transposed:
         launch.out = &operands.out
     if launch.completion >= Completion.KEEP_ALIVE:
