@@ -47,3 +47,13 @@ def test_nothing_along_k(product, epilogue):
         outputs = product(empty, nothing, epilogue=epilogue, **tensors)
         for name, found in check_outputs(evaluate(a, b, epilogue=epilogue, **options), outputs, np.float32).items():
             assert found.ok, f"{name}: {found.message}"
+
+
+@pytest.mark.parametrize("product", [by_matmul, by_plan])
+def test_no_blocks_along_k(product):
+    a, scale_a = rocpy.quantize_mx(torch.empty(3, 0), "float8_e4m3fn")
+    b, scale_b = rocpy.quantize_mx(torch.empty(0, 4), "float8_e4m3fn", axis=-2)
+    assert scale_a.data_ptr() == scale_b.data_ptr() == 0
+    bias = torch.arange(4, dtype=torch.float32)
+    result = product(a, b, scale_a=scale_a, scale_b=scale_b, epilogue="bias", bias=bias, dtype="float32")
+    assert torch.equal(result, bias.expand(3, 4))

@@ -327,10 +327,13 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
     descriptor->aux = pointers.aux;
   }
   for (int i = 0; spec_.scales.any() && i < scale_count; ++i) {
-    if (!spec_.scales[i] || descriptor->scales[i] == pointers.scales[i]) continue;
-    Status status = set(descriptor->handle, scale_attribute(i), pointers.scales[i]);
+    if (!spec_.scales[i]) continue;
+    // Scales of no blocks may have no memory either.
+    void *scale = pointers.scales[i] ? pointers.scales[i] : pointers.d;
+    if (descriptor->scales[i] == scale) continue;
+    Status status = set(descriptor->handle, scale_attribute(i), scale);
     if (!status.ok()) return status;
-    descriptor->scales[i] = pointers.scales[i];
+    descriptor->scales[i] = scale;
   }
   if (!spec_.program_operands.empty()) {
     // Inputs and outputs change with every call, and setting them is no more than comparing them first.
