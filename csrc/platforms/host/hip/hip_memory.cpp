@@ -180,7 +180,7 @@ void unclaim(const void *pointer) {
   }
 }
 
-bool give_out(const std::vector<void *> &given_out, const std::vector<void *> &taken_back, bool frees_first) {
+bool give_out(const std::vector<void *> &handed_out, const std::vector<void *> &taken_back, bool frees_first) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto find = [](const void *pointer) {
     const auto it = memory().allocations.find(address_of(pointer));
@@ -190,13 +190,13 @@ bool give_out(const std::vector<void *> &given_out, const std::vector<void *> &t
     const Allocation *allocation = find(pointer);
     return allocation != nullptr && allocation->is_handed_out;
   };
-  if (!frees_first && std::any_of(given_out.begin(), given_out.end(), is_in_use)) {
+  if (!frees_first && std::any_of(handed_out.begin(), handed_out.end(), is_in_use)) {
     return false;
   }
-  for (const auto *list : {&given_out, &taken_back}) {
+  for (const auto *list : {&handed_out, &taken_back}) {
     for (const void *pointer : *list) {
       if (Allocation *allocation = find(pointer)) {
-        allocation->is_handed_out = list == &given_out;
+        allocation->is_handed_out = list == &handed_out;
       }
     }
   }

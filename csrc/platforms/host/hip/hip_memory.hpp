@@ -37,7 +37,7 @@ void release(const void *pointer);
 
 // What a launch does with the memory of its graph: it gives some out and takes some back. False, and nothing is done:
 // an earlier launch gave some of it out that nobody has freed since, and this one does not free that first.
-bool give_out(const std::vector<void *> &given_out, const std::vector<void *> &taken_back, bool frees_first);
+bool give_out(const std::vector<void *> &handed_out, const std::vector<void *> &taken_back, bool frees_first);
 // What becomes of it with the last node.
 void end_of_graph(const void *pointer);
 bool is_of_graph(const void *pointer);

@@ -143,7 +143,7 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream_handle) {
   if (const auto answer = capture_node(stream, std::move(node))) {
     return *answer;
   }
-  if (!give_out(program->given_out, program->taken_back, frees_at_launch)) {
+  if (!give_out(program->handed_out, program->taken_back, frees_at_launch)) {
     return hipErrorInvalidValue;
   }
   const auto run = [program] { program->run(); };

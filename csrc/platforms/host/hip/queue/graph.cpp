@@ -125,12 +125,12 @@ void Program::summarize() {
   const auto append = [](auto *list, const auto &more) { list->insert(list->end(), more.begin(), more.end()); };
   has_host_function = false;
   sequences.clear();
-  given_out.clear();
+  handed_out.clear();
   taken_back.clear();
   for (const Node &node : nodes) {
     has_host_function |= node.type == hipGraphNodeTypeHost;
     if (node.memory != nullptr) {
-      (node.type == hipGraphNodeTypeMemAlloc ? given_out : taken_back).push_back(*node.memory);
+      (node.type == hipGraphNodeTypeMemAlloc ? handed_out : taken_back).push_back(*node.memory);
     }
     if (node.sequence != nullptr) {
       sequences.push_back(node.sequence);
@@ -138,7 +138,7 @@ void Program::summarize() {
     if (node.child != nullptr) {
       has_host_function |= node.child->has_host_function;
       append(&sequences, node.child->sequences);
-      append(&given_out, node.child->given_out);
+      append(&handed_out, node.child->handed_out);
       append(&taken_back, node.child->taken_back);
     }
   }

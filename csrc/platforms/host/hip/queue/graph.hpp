@@ -61,7 +61,7 @@ struct Program {
   // Of the nodes and of those of their children; summarize() writes it.
   bool has_host_function = false;
   Sequences sequences;
-  std::vector<void *> given_out, taken_back;
+  std::vector<void *> handed_out, taken_back;
 
   void summarize();
   void run() const;
