@@ -150,7 +150,7 @@ def test_a_changed_number_is_no_new_graph():
     assert counter.frame_count <= 3  # a constant, a changing number, a whole one
 
 
-@pytest.mark.parametrize("activation", [squared_relu, rocpy.epilogues.swiglu, torch.tanh, torch.nn.GELU], ids=str)
+@pytest.mark.parametrize("activation", [squared_relu, rocpy.epilogues.swiglu, torch.tanh, torch.nn.GELU], ids=range(4))
 def test_a_gate_has_no_epilogue_of_the_users(activation):
     with pytest.raises(rocpy.InvalidProblemError, match=r"which a gate cannot use; .* rocpy\.torch\.matmul"):
         rt.GatedMLP(6, 8, activation=activation)
