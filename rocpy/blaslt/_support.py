@@ -198,7 +198,7 @@ def supported(
     left = dtypes.lookup(a).name
     right = left if b is None else dtypes.lookup(b).name
     wanted = None if dtype is None else dtypes.lookup(dtype).name
-    if bias not in (None, "column"):
+    if bias is not None and not (isinstance(bias, str) and bias == "column"):
         dtypes.lookup(bias)
     m, n, k = (_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     axes = _axes(batch)
