@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
+from rocpy._import_hook import when_imported as _when_imported
+from rocpy._locks import wait_before_others as _wait_before_others
 from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute as _missing_attribute
@@ -84,6 +86,7 @@ __all__ = [
 
 _suggest_keywords_in(globals(), __all__)
 _torch_hook.install()
+_wait_before_others(_when_imported)
 
 
 def _stored_choices() -> _stored.StoredChoices:

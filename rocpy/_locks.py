@@ -8,11 +8,10 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from rocpy._import_hook import when_imported
-
-__all__ = ["hold_over_forks", "reentrant_lock"]
+__all__ = ["hold_over_forks", "reentrant_lock", "wait_before_others"]
 
 
 def reentrant_lock() -> Any:
@@ -77,10 +76,10 @@ class _Forks:
         self._held: list[Any] = []  # by the thread that forks
         self._forking: list[int] = []  # that thread
         os.register_at_fork(before=self._take, after_in_parent=self._give_back, after_in_child=self._give_back)
-        # What others hold during a fork, threads that import may need: they take it after this has waited. The hooks of
-        # who comes last are called first.
-        for module in ("concurrent.futures.thread", "logging"):
-            when_imported(module, lambda: os.register_at_fork(before=self._take))
+
+    def wait_first(self) -> None:
+        """Wait before the hooks that are registered by now: those of who comes last are called first."""
+        os.register_at_fork(before=self._take)
 
     def add(self, lock: Any) -> None:
         self._locks.append(lock)
@@ -133,6 +132,18 @@ def _release(locks: list[Any]) -> None:
 
 
 _forks = _Forks()
+
+
+def wait_before_others(when_imported: Callable[[str, Callable[[], None]], None]) -> None:
+    """Have forks wait before modules of Python's take locks for them, which threads that import may need.
+
+    Parameters
+    ----------
+    when_imported
+        Calls a function once the module of a name has been imported.
+    """
+    for module in ("concurrent.futures.thread", "logging"):
+        when_imported(module, _forks.wait_first)
 
 
 def hold_over_forks(lock: Any) -> None:
