@@ -15,6 +15,17 @@ class PitchedPtr(ctypes.Structure):
     ]
 
 
+class MemsetParams(ctypes.Structure):
+    _fields_ = [
+        ("dst", ctypes.c_void_p),
+        ("element_size", ctypes.c_uint),
+        ("height", ctypes.c_size_t),
+        ("pitch", ctypes.c_size_t),
+        ("value", ctypes.c_uint),
+        ("width", ctypes.c_size_t),
+    ]
+
+
 class Memcpy3DParams(ctypes.Structure):
     _fields_ = [
         ("src_array", ctypes.c_void_p),

@@ -6,7 +6,7 @@ import ctypes
 import numpy as np
 import pytest
 from amdgpu_code import compiled
-from host_hip import Hip, Memcpy3DParams, PitchedPtr
+from host_hip import Hip, Memcpy3DParams, MemsetParams, PitchedPtr
 
 KERNEL = """
 extern "C" __attribute__((global)) void scale(const int *a, int *b, int factor) {
@@ -28,17 +28,6 @@ class KernelParams(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("arguments", ctypes.POINTER(ctypes.c_void_p)),
         ("shared", ctypes.c_uint),
-    ]
-
-
-class MemsetParams(ctypes.Structure):
-    _fields_ = [
-        ("dst", ctypes.c_void_p),
-        ("element_size", ctypes.c_uint),
-        ("height", ctypes.c_size_t),
-        ("pitch", ctypes.c_size_t),
-        ("value", ctypes.c_uint),
-        ("width", ctypes.c_size_t),
     ]
 
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from host_hip import Hip
+from host_hip import Hip, MemsetParams
 
 INVALID = 1
 UPDATE_FAILURE = 910
@@ -16,17 +16,6 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 source, target = np.arange(4, dtype=np.int32), np.zeros(4, dtype=np.int32)
 FUNCTION_OF_NOTHING = HOST_FUNCTION(lambda _: None)
-
-
-class MemsetParams(ctypes.Structure):
-    _fields_ = [
-        ("dst", ctypes.c_void_p),
-        ("element_size", ctypes.c_uint),
-        ("height", ctypes.c_size_t),
-        ("pitch", ctypes.c_size_t),
-        ("value", ctypes.c_uint),
-        ("width", ctypes.c_size_t),
-    ]
 
 
 @pytest.fixture

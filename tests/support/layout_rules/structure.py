@@ -25,8 +25,9 @@ def module_of(path: str) -> str:
 
 
 def import_graph(tree: Tree) -> dict[str, set[str]]:
-    """Return which modules of the package each imports: at its top, late, for types alone, or by cimport."""
-    files = [(path, text) for path, text in sources(tree) if not path.endswith(".pyi")]
+    """Return which modules of the packages each imports: at its top, late, for types alone, or by cimport."""
+    both = (*sources(tree), *matching(tree, "rocpy_torch_backend/", suffixes=(".py",)))
+    files = [(path, text) for path, text in both if not path.endswith(".pyi")]
     graph: dict[str, set[str]] = {module_of(path): set() for path, _ in files}
     for path, text in files:
         here = module_of(path)
@@ -79,6 +80,10 @@ def file_of(tree: Tree, module: str) -> str:
     {
         "rocpy/runtime/bad.py": "if TYPE_CHECKING:\n    from rocpy.runtime.worse import x\n",
         "rocpy/runtime/worse.py": "from . import bad\n",
+    },
+    {
+        "rocpy/runtime/bad.py": "from rocpy_torch_backend import when_imported\n",
+        "rocpy_torch_backend/__init__.py": "def late():\n    from rocpy.runtime import bad\n",
     },
 )
 def modules_import_no_circle(tree: Tree) -> Iterator[str]:
