@@ -84,7 +84,8 @@ cdef class Graph(Owner):
     def __enter__(self):
         cdef Capturing capturing = Capturing()
         cdef abi.hipStreamCaptureStatus state
-        if self.capturing or self.closed or self.c_exec != NULL:
+        Owner.check(self)
+        if self.capturing or self.c_exec != NULL:
             raise RocpyError("this Graph has been captured; ask the stream for another one with stream.capture()")
         self.stream.check()
         abi.hipStreamBeginCapture(self.stream.c_stream, <abi.hipStreamCaptureMode>self.mode)

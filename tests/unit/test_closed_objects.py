@@ -29,6 +29,7 @@ OBJECTS = {
     "CarriedCommunicator": carried,
     "Communicator": lambda _: rccl.Communicator.init_all(1)[0],
     "Event": lambda _: rocpy.Event(),
+    "Graph": lambda _: rocpy.Stream(nonblocking=True).capture(),
     "Matmul": lambda _: rocpy.Matmul(X, X),
     "Registration": lambda comm: comm.register_buffer(comm.empty(4, window=True)),
     "Stream": lambda _: rocpy.Stream(nonblocking=True, priority=-1),

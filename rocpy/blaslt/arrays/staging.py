@@ -31,7 +31,7 @@ from rocpy.blaslt.model.refusals import (
     readable_form,
     refuse_turning,
 )
-from rocpy.blaslt.model.scale_arguments import ScaleArguments
+from rocpy.blaslt.model.scale_arguments import ScaleArguments, is_scale_array
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -90,9 +90,7 @@ def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
 
 def upload_scale(scale: Any, name: str) -> Any:
     """Return a scale, on the device if it is an array."""
-    if scale is None or isinstance(scale, bool | int | float | np.generic | list | tuple):
-        return scale
-    return _moved(scale, name, None)
+    return _moved(scale, name, None) if is_scale_array(scale) else scale
 
 
 def upload_scales(scales: ScaleArguments | None) -> ScaleArguments | None:

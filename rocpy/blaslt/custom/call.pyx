@@ -2,7 +2,6 @@
 """The function form with an epilogue of the user's: the strategy chosen for such operands before, or a plan."""
 
 import sys
-import threading
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
@@ -15,7 +14,9 @@ from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands._arguments cimport real
 
+from rocpy._locks import hold_over_forks, reentrant_lock
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
@@ -27,7 +28,8 @@ __all__ = ["by_algorithm", "executable_of"]
 # By what decides how a product is computed, oldest first.
 cdef dict _EXECUTABLES = {}
 cdef int _MOST = 512
-cdef object _LOCK = threading.Lock()
+cdef object _LOCK = reentrant_lock()
+hold_over_forks(_LOCK)
 cdef list _ACTIVE = _options.ACTIVE
 cdef dict _MODULES = sys.modules
 
@@ -212,7 +214,7 @@ cdef bint describe(Words *words, list rest, ProductCall call, object tuning) exc
     cdef int64_t *to = words.words + words.count
     if words.count + 3 > MOST_WORDS:
         return False
-    to[0], to[1], to[2] = tuning, call.alpha == 1, call.beta is None
+    to[0], to[1], to[2] = tuning, real(call.alpha, "alpha") == 1.0, call.beta is None
     words.count += 3
     if call.dtype is not None or call.compute is not None:
         rest.append((str(call.dtype), call.compute))

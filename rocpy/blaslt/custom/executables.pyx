@@ -7,6 +7,7 @@ from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands._arguments cimport real
 
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.custom.launch import refuse_captured_outs, synchronize_user_stream
@@ -16,7 +17,7 @@ __all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
 
 
 cdef object scaled_beta(object beta, object factor):
-    return (1.0 if beta is None else beta) * factor
+    return factor if beta is None else real(beta, "beta") * factor
 
 
 cpdef ProductCall native_call(object form, ProductCall call):
@@ -29,7 +30,7 @@ cdef ProductCall with_form(ProductCall call, object alpha, str c, object beta, s
     cdef bint factor_is_one = alpha == 1
     native.a, native.b, native.compute, native.options, native.stream, native.scales = (
         call.a, call.b, call.compute, call.options, call.stream, call.scales)
-    native.alpha = call.alpha if factor_is_one else call.alpha * alpha
+    native.alpha = call.alpha if factor_is_one else real(call.alpha, "alpha") * alpha
     if c:
         native.c, native.beta = call.inputs[c], beta
     else:
@@ -131,7 +132,7 @@ cdef class TileExecutable(Executable):
         if call.scales is not None or isinstance(call.b, WeightOperand):
             converted.scales = all_scales(call.b, call.scales)
         if self.alpha != 1:
-            converted.alpha = call.alpha * self.alpha
+            converted.alpha = real(call.alpha, "alpha") * self.alpha
             if call.c is not None:
                 converted.beta = scaled_beta(call.beta, self.alpha)
         if self.bias:

@@ -33,5 +33,6 @@ cdef class Scales:
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
 # `by_rows`: a scale of a for its only row is applied as those of several rows are.
 cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows)
-# Refuses an out that shares memory with a scale.
+# Refuses an out that shares memory with a scale, of those that were read or are arguments.
 cdef int check_apart(Scales scales, const Operand *out) except -1
+cdef int check_arguments_apart(ScaleArguments values, const Operand *out) except -1

@@ -11,7 +11,7 @@ cimport abi
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt.model.scale_arguments cimport check_scale_number
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, check_scale_number, is_scale_array
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport captures, foreign_captures
 from rocpy.runtime.memory cimport Buffer
@@ -135,12 +135,26 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
     return 0
 
 
+cdef int check_one_apart(str name, const Operand *scale, const Operand *out) except -1:
+    if _operand.share_memory(out, scale):
+        raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
+    return 0
+
+
 cdef int check_apart(Scales scales, const Operand *out) except -1:
     cdef int slot
     for slot in range(6):
-        if scales.arrays[slot].ndim >= 0 and _operand.share_memory(out, &scales.arrays[slot]):
-            name = ("scale_a", "scale_b", "scale_c", "scale_d")[slot]
-            raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
+        if scales.arrays[slot].ndim >= 0:
+            check_one_apart(("scale_a", "scale_b", "scale_c", "scale_d")[slot], &scales.arrays[slot], out)
+    return 0
+
+
+cdef int check_arguments_apart(ScaleArguments values, const Operand *out) except -1:
+    cdef Operand seen
+    for name, scale in values.items():
+        if is_scale_array(scale):
+            _operand.parse(scale, name, &seen)
+            check_one_apart(name, &seen, out)
     return 0
 
 

@@ -24,7 +24,7 @@ from rocpy.blaslt.front.call cimport check_product, outputs_of
 from rocpy.blaslt.front.steps cimport refuse_steps
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
-from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, scales_or_none, with_weight_scale
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, is_scale_array, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
@@ -159,8 +159,11 @@ cdef enum:
     OF_SCALE_B
 
 
+cdef tuple ROLES = ("out", "a", "b", "bias", "scale_a", "scale_b")  # by the enumerators above
+
+
 cdef str text_of(const Noted *noted):
-    return f"{('out', 'a', 'b', 'bias', 'scale_a', 'scale_b')[noted.which]}[{noted.group}]"
+    return f"{ROLES[noted.which]}[{noted.group}]"
 
 
 cdef class ListedGroups:
@@ -285,6 +288,24 @@ cdef class ListedGroups:
         self.take(g, planned, &operands, scales, left.memory if type(left) is Packed else left, (owners, left, right, bias))
         return 0
 
+    cdef int add_staged(self, Py_ssize_t g) except -1:
+        """Leave a group in CPU memory for later, on copies."""
+        self.later.append(g)
+        if self.call.out is None:
+            return 0
+        for which, one in ((OF_OUT, self.out), (OF_A, self.a), (OF_B, self.b), (OF_BIAS, self.bias)):
+            if one[g] is not None and not isinstance(one[g], WeightOperand):
+                self.note_array(g, which, one[g])
+        for which, one in ((OF_SCALE_A, self.scale_a), (OF_SCALE_B, self.scale_b)):
+            if is_scale_array(one[g]):
+                self.note_array(g, which, one[g])
+        return 0
+
+    cdef int note_array(self, Py_ssize_t g, int which, object array) except -1:
+        cdef Operand seen
+        _operand.parse(array, ROLES[which], &seen)
+        return self.note(g, which, &seen)
+
     cdef int note(self, Py_ssize_t g, int which, const Operand *operand) except -1:
         """Note the memory of an operand, if there is one."""
         cdef Noted one
@@ -295,7 +316,7 @@ cdef class ListedGroups:
         return 0
 
     cdef int check_noted(self) except -1:
-        """Refuse results that share memory, with one another or with what another group reads."""
+        """Refuse results that share memory, with one another or with what another group reads; a group's own was checked with it."""
         cdef vector[pair[pair[size_t, size_t], size_t]] ranges
         cdef pair[pair[size_t, size_t], size_t] reach
         cdef const Noted *one
@@ -312,7 +333,9 @@ cdef class ListedGroups:
                 if ranges[j].first.first >= ranges[i].first.second:
                     break
                 other = &self.noted[ranges[j].second]
-                if (one.which == OF_OUT or other.which == OF_OUT) and share_memory(&one.operand, &other.operand):
+                if one.group == other.group or not (one.which == OF_OUT or other.which == OF_OUT):
+                    continue
+                if share_memory(&one.operand, &other.operand):
                     if other.which == OF_OUT and (one.which != OF_OUT or other.group < one.group):
                         one, other = other, one
                     raise _groups.overlap(text_of(one), text_of(other), other.which == OF_OUT)
@@ -384,11 +407,12 @@ cdef object listed(GroupedCall call):
     if not groups.a:
         return []
     if is_staged(groups.a[0]):
-        groups.later = list(range(len(groups.a)))
+        for g in range(len(groups.a)):
+            groups.add_staged(g)
     else:
         for g in range(len(groups.a)):
             groups.add(g)
-        groups.check_noted()
+    groups.check_noted()
     groups.compute_later()
     if groups.products.size():
         groups.launch()

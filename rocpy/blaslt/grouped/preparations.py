@@ -6,12 +6,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from rocpy._operand import shares_memory
 from rocpy.blaslt.arrays.copies import assign, contiguous
 from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scale
+from rocpy.blaslt.grouped.groups import overlap
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.scale_arguments import is_scale_array
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
@@ -58,11 +61,23 @@ class CopiedGroups(Preparation["GroupedCall"]):
         return (out, *extra) if extra else out
 
 
+def _refuse_shared_out(call: GroupedCall) -> None:
+    """Refuse a result in memory that is read, as where the arrays themselves are."""
+    if call.out is None:
+        return
+    read = {name: getattr(call, name) for name in ("a", "b", "bias") if getattr(call, name) is not None}
+    read |= {name: getattr(call, name) for name in ("scale_a", "scale_b") if is_scale_array(getattr(call, name))}
+    for name, array in read.items():
+        if shares_memory(call.out, array):
+            raise overlap("out", name, False)
+
+
 class StagedGroups(Preparation["GroupedCall"]):
     """Groups in CPU memory: multiplied on copies on the stream's device, from where the results are brought back."""
 
     def __init__(self, call: GroupedCall, options: Options) -> None:
         check_allowed(options)
+        _refuse_shared_out(call)
         self._call, self._options = call, options
         # The copies, and the device that is the current one until they are given back.
         self._held = ExitStack()

@@ -28,6 +28,7 @@ cdef inline bint are_numbers(ScaleArguments scales):
     return is_number(scales.a) and is_number(scales.b)
 
 
+cpdef bint is_scale_array(object scale)
 cpdef int check_scale_number(str name, object value) except -1
 cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors)
 cpdef ScaleArguments all_scales(object b, ScaleArguments scales)

@@ -45,6 +45,11 @@ def scales_of(settings):
         settings.get("scale_a"), settings.get("scale_b"), settings.get("scale_c"), settings.get("scale_d"), bool(settings.get("amax")))
 
 
+cpdef bint is_scale_array(object scale):
+    """Whether a scale lies in memory of the caller's: it is neither ``None`` nor a number, nor a sequence of numbers."""
+    return scale is not None and not isinstance(scale, (bool, int, float, numpy.generic, list, tuple))
+
+
 cpdef int check_scale_number(str name, object value) except -1:
     """Refuse a host number that is no scale: a truth value, and NaN."""
     if isinstance(value, (bool, numpy.bool_)):

@@ -10,7 +10,7 @@ from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport dispatch_reason
 from rocpy.blaslt.engine.launch cimport CachedCall, Completion, MatmulFactors, PlanKey, ScaleSettings, refuse_capture
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
-from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.engine._scales cimport Scales, check_arguments_apart
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
@@ -72,13 +72,18 @@ cdef int check_number(object value, str name) except -1:
     return 0
 
 
+cdef bint is_text(object value):
+    """Whether float() and complex() would read an object as text: a str, bytes, or whatever else is mere memory."""
+    return not (hasattr(value, "__float__") or hasattr(value, "__index__") or hasattr(value, "__complex__"))
+
+
 cdef double real(object value, str name) except? -1.0:
     """Return a host scalar as a double."""
     if type(value) is float:
         return <double>value
     check_number(value, name)
     try:
-        if isinstance(value, (str, bytes)):
+        if is_text(value):
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -88,7 +93,7 @@ cdef double real(object value, str name) except? -1.0:
 
 
 cdef int read_factor(object value, str name, int32_t element, double *number, double *imaginary) except -1:
-    if element in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
+    if element in (4, 5) and not is_text(value):  # HIP_C_32F, HIP_C_64F
         check_number(value, name)
         try:
             whole = complex(value)
@@ -301,7 +306,7 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     return False
 
 
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, object options):
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, ScaleArguments scales, object options):
     """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
     cdef Operands operands
     cdef Operand *each[6]
@@ -332,6 +337,8 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
     check_copies((a, b, c, bias, aux), &operands, None, Completion.WAIT, options)
     if out is not None:
         check_out(&operands, &operands.out)
+        if scales is not None:
+            check_arguments_apart(scales, &operands.out)
     return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(ARRAYS)}
 
 

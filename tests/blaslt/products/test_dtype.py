@@ -248,8 +248,13 @@ def test_alpha_may_be_any_real_scalar(scalar):
     assert rocpy.matmul(a, a, alpha=True)[0, 0] == 2
 
 
-@pytest.mark.parametrize("scalar", ["2", None, 1 + 2j, np.ones(2), [], object()])
-def test_alpha_that_is_no_real_scalar_is_refused(scalar):
+@pytest.mark.parametrize(
+    "scalar",
+    ["2", bytearray(b"2"), memoryview(b"2"), None, 1 + 2j, np.ones(2), [], object()],
+    ids=lambda scalar: type(scalar).__name__,
+)
+@pytest.mark.parametrize("epilogue", [None, rocpy.epilogue(lambda x: x * 2.5)], ids=["none", "custom"])
+def test_alpha_that_is_no_real_scalar_is_refused(scalar, epilogue):
     a = np.ones((2, 2), dtype=np.float32)
     with pytest.raises((rocpy.InvalidProblemError, rocpy.InvalidOperandError), match="alpha"):
-        rocpy.matmul(a, a, alpha=scalar)
+        rocpy.matmul(a, a, alpha=scalar, epilogue=epilogue)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import decimal
 import fractions
 
 import numpy as np
@@ -38,7 +39,9 @@ def call(request):
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 @pytest.mark.parametrize("epilogue", [None, DOUBLED], ids=["none", "custom"])
 @pytest.mark.parametrize(
-    "value", ["2", " 2e0\n", "nan", b"2", [2], 10**400, -(10**400), 2 + 0j, 2 + 1j], ids=lambda x: str(x)[:9]
+    "value",
+    ["2", " 2e0\n", "nan", b"2", bytearray(b"2"), [2], 10**400, -(10**400), 2 + 0j, 2 + 1j],
+    ids=lambda x: str(x)[:9],
 )
 def test_what_is_no_number_is_refused(call, name, epilogue, value):
     if epilogue is DOUBLED and call is CALLS["vmap"]:
@@ -64,7 +67,9 @@ def test_alpha_is_not_left_out(call):
 
 
 @pytest.mark.parametrize("name", ["alpha", "beta"])
-@pytest.mark.parametrize("value", [2**63, -(2**70), 3, True, 2.5, np.float32(2), np.int64(3), fractions.Fraction(1, 2)])
+@pytest.mark.parametrize(
+    "value", [2**63, -(2**70), 3, True, 2.5, np.float32(2), np.int64(3), fractions.Fraction(1, 2), decimal.Decimal(2)]
+)
 def test_numbers_of_every_kind(call, name, value):
     expected = 2 * float(value) + 1 if name == "alpha" else 2 + float(value)
     torch.testing.assert_close(call(ONES, name, value), torch.full((2, 2), expected), rtol=1e-6, atol=0)
