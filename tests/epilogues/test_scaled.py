@@ -37,3 +37,24 @@ def test_each_way_heeds_the_scales(epilogue, scale, platform, rng, request):
         assert ("native" in ways) == (not composed and epilogue != "rest")
         for one in mm.algorithms:
             np.testing.assert_allclose(mm.execute(algorithm=one), wanted, rtol=1e-5, atol=bound)
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "int8", "float4_e2m1fn"])
+@pytest.mark.parametrize("name", ["scale_a", "scale_b", "a", "b"])
+@pytest.mark.parametrize("epilogue", ["bias", "rest"])
+def test_arrays_of_scales_can_be_reset(epilogue, name, kind, rng):
+    conversion = rocpy.quantize_mx if kind == "float4_e2m1fn" else rocpy.quantize
+    operands, others = {}, {}
+    for which, shape, axis in (("a", (4, 32), -1), ("b", (32, 8), -2)):
+        operands[which], operands[f"scale_{which}"] = conversion(rng.standard_normal(shape), kind, axis=axis)
+        others[which], others[f"scale_{which}"] = conversion(3 * rng.standard_normal(shape), kind, axis=axis)
+    arguments = dict(
+        epilogue=rocpy.epilogue(EPILOGUES[epilogue]), epilogue_inputs={"s": np.float32(3)}, dtype="float32"
+    )
+    changed = {one: others[one] for one in (name, f"scale_{name}") if one in others}
+    new = operands | changed
+    expected = rocpy.matmul(new.pop("a"), new.pop("b"), **new, **arguments)
+    with rocpy.Matmul(operands.pop("a"), operands.pop("b"), **operands, **arguments) as mm:
+        mm.execute()
+        mm.reset_operands(**changed)
+        np.testing.assert_array_equal(mm.execute(), expected)

@@ -272,7 +272,8 @@ class CustomProduct(PlannedProduct):
         self.right = right
         self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
         scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
-        self.settings = {**self.settings, **{name: value for name, value in scales.items() if value is not None}}
+        scales = {name: value for name, value in scales.items() if value is not None}
+        self.settings = {**self.settings, **scales}
         self.alpha = self.alpha if alpha is None else alpha
         self.beta = self.beta if beta is None else beta
         try:
@@ -285,7 +286,7 @@ class CustomProduct(PlannedProduct):
             self._bind(old.dtype)
             if self.problem != old:
                 self._check_same(old)
-            if self.problem != old or self.numbers != numbers or scales != dict.fromkeys(scales):
+            if self.problem != old or self.numbers != numbers or scales:
                 self._replan()
             else:
                 for strategy in self._strategies.values():
