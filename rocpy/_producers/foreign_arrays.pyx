@@ -117,6 +117,9 @@ cdef object parse_buffer(Buffer array, Operand* out):
 
 cdef object parse_view(object array, str name, int provider, Operand* out):
     """Read an object through numpy's view of its __array_interface__, __array_struct__ or buffer."""
+    interface = getattr(array, "__array_interface__", None) if provider == provider_array_interface else None
+    if isinstance(interface, dict) and interface.get("mask") is not None:
+        raise InvalidOperandError(f"{name}: {seen(array)}: the mask of its __array_interface__ would be lost; pass the values that count")
     try:
         view = numpy.asarray(memoryview(array) if provider == provider_buffer else array)
     except Exception as error:

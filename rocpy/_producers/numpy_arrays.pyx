@@ -121,7 +121,7 @@ cdef object parse_subclass(object array, str name, Operand* out):
     cls = type(array)
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(array, masked):
-        raise InvalidOperandError(f"{name}: a masked array would lose its mask; pass array.filled(value)")
+        raise InvalidOperandError(f"{name}: a masked array would lose its mask; pass array.filled(value) to read it, array.data to write to it")
     if cls.__array_ufunc__ is not numpy.ndarray.__array_ufunc__:
         raise InvalidOperandError(
             f"{name}: {cls.__module__}.{cls.__qualname__} defines its own arithmetic; pass numpy.asarray(array) to "

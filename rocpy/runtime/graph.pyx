@@ -209,3 +209,9 @@ cdef class Graph(Owner):
             return "rocpy.Graph(closed)"
         state = "being captured" if self.capturing else f"{self.node_count} nodes" if self.c_exec != NULL else "not captured yet"
         return f"rocpy.Graph({state})"
+
+
+def is_captured(StreamHandle stream not None):
+    """Whether the work of a Stream becomes a graph now."""
+    stream.check()
+    return capture_of(stream.c_stream, stream.device_index) is not None

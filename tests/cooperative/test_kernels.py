@@ -404,6 +404,18 @@ def test_launches_from_several_threads(rng):
     assert not failures
 
 
+def test_a_captured_stream_is_refused_and_the_capture_goes_on():
+    out = np.zeros(2)
+    with rocpy.Buffer(4, "float32") as buffer, rocpy.Stream(nonblocking=True) as stream:
+        with stream.capture() as graph:
+            with pytest.raises(rocpy.UnsupportedError, match="kernel row_sums: its stream is being captured"):
+                row_sums[2, 32, stream](np.ones((2, 10), np.float32), out)
+            buffer.fill(7, stream=stream)
+        assert graph.node_count == 1
+        row_sums[2, 32, stream](np.ones((2, 10), np.float32), out)
+    assert out.tolist() == [10, 10]
+
+
 def test_streams_are_waited_for():
     with rocpy.Stream() as stream:
         out = np.empty(2, np.float32)

@@ -209,6 +209,8 @@ def test_array_interface():
         describe(Interface("__array_interface__", typestr="nonsense"), "x")
     with pytest.raises(InvalidOperandError, match="x: "):
         describe(Interface("__array_interface__", shape=KeyError), "x")
+    with pytest.raises(InvalidOperandError, match="x: .*mask of its __array_interface__ would be lost"):
+        describe(Interface("__array_interface__", mask=np.ones((3, 4), bool)), "x")
 
 
 def test_array_struct():

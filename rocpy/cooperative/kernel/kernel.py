@@ -18,7 +18,9 @@ from rocpy.cooperative.kernel import backends
 from rocpy.cooperative.kernel.arguments import narrowed, raise_versions, value_of
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
 from rocpy.cooperative.kernel.mode import NATIVE, mode_of
-from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, UnsupportedError
+from rocpy.runtime.graph import is_captured
+from rocpy.runtime.handles.stream_handle import StreamHandle
 
 _ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
 _lock = threading.RLock()
@@ -196,7 +198,7 @@ class Launch:
             return
         launcher = kernel.launcher
         if self.stream is not None:
-            _wait_for(self.stream)
+            _wait_for(self.stream, kernel.name)
         values = tuple(a if type(a) is np.ndarray else value_of(kernel, i, a) for i, a in enumerate(arguments))
         _check_count(kernel, len(values))
         missing = kernel.function.__code__.co_argcount - len(values)
@@ -240,8 +242,13 @@ def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _wait_for(stream: Any) -> None:
+def _wait_for(stream: Any, name: str) -> None:
     """What was queued before comes first; the kernel itself is done when the launch returns."""
+    if isinstance(stream, StreamHandle) and is_captured(stream):
+        raise UnsupportedError(
+            f"kernel {name}: its stream is being captured into a graph, and on arrays in CPU memory it runs at once, which "
+            "a graph cannot contain; launch it before or after the capture"
+        )
     synchronize = getattr(stream, "synchronize", None)
     if synchronize is None:
         raise InvalidOperandError(
