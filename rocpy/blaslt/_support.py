@@ -12,6 +12,7 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy.blaslt.arrays.blocks import lies_along_k, packing_refused
 from rocpy.blaslt.arrays.staging import refuse_copies
+from rocpy.blaslt.composed.product import why_unfused
 from rocpy.blaslt.custom.support import custom_answer, input_infos
 from rocpy.blaslt.engine import build as _build
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
@@ -131,7 +132,8 @@ def supported(
     dtype
         Type of the result; by default the default type of such a product.
     epilogue
-        Name of the epilogue. The bias and the auxiliary matrix that it reads are assumed to be passed.
+        Name of the epilogue. The bias and the auxiliary matrix that it reads are assumed to be passed, and bounds of a
+        clamp that float32 can represent: pass a :class:`rocpy.blaslt.Problem` to ask about others.
     epilogue_inputs
         For an epilogue created by :func:`rocpy.epilogue`: for each input ``"row"``, ``"column"``, ``"full"`` or
         ``"scalar"``, or a pair of one of these and the input's type; by default ``"full"`` and the result's type.
@@ -359,7 +361,7 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
     if planned.recipe is not None:
         recipe = planned.recipe
         base = _answer(_recipes.base_problem(problem, recipe), _recipes.strict(options), name, packed, device)
-        return Support(problem, name, [_recipes.why(problem, recipe)], "unfused", base.algorithms, base.copies)
+        return Support(problem, name, [why_unfused(problem, recipe)], "unfused", base.algorithms, base.copies)
     algorithms = planned.algorithms
     return Support(problem, name, [], algorithms[0].lowering if algorithms else "native", len(algorithms))
 

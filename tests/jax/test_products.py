@@ -236,6 +236,14 @@ def test_symbolic_extents_that_do_not_fit(shapes, message, jax, matmul):
         exported(jax, matmul, *shapes)
 
 
+@pytest.mark.parametrize("bounds", [(-2, 0.1), (-2, 1e-50)])
+def test_float64_results_are_clamped_to_the_bounds(bounds, jax, matmul):
+    a, b = np.array([[-7.0], [5.0]]), np.ones((1, 1))
+    for function in (matmul, jax.jit(matmul, static_argnames=("epilogue", "clamp"))):
+        result = function(a, b, epilogue="clamp", clamp=bounds)
+        np.testing.assert_array_equal(result, np.array(bounds)[:, None])
+
+
 # ---- refusals ----
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from rocpy._messages.log import info
-from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty
+from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty, why_unfused
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, scale_keywords
 from rocpy.blaslt.native.plan import NativeProduct
-from rocpy.blaslt.selection.recipes import Recipe, strict, why
+from rocpy.blaslt.selection.recipes import Recipe, strict
 
 __all__ = ["ComposedProduct", "UnfusedPlan"]
 
@@ -34,7 +34,7 @@ class UnfusedPlan:
     ) -> None:
         self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments, scales)
         #: How it is done and why, in a sentence.
-        self.text = why(problem, recipe)
+        self.text = why_unfused(problem, recipe)
         info("composed %s: %s", problem, self.text)
         native = self.product.native_operands()
         # Made of the user's operands, which may have changed at the next execution.

@@ -23,15 +23,22 @@ from rocpy.blaslt.arrays.staging import needed, upload
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
-from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.problem import Problem, is_column_bias
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import gradient_type, scale_kind
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, all_scales
+from rocpy.blaslt.model.settings import rounded_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
-from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, working_type
+from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, why, working_type
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["Composed", "Unfused", "activated", "activation", "bias_gradient_of_empty"]
+__all__ = ["Composed", "Unfused", "activated", "activation", "bias_gradient_of_empty", "why_unfused"]
+
+
+def why_unfused(problem: Problem, recipe: Recipe) -> str:
+    """Return why a problem is composed and what it begins with, in a sentence."""
+    rounded = rounded_bounds(problem.clamp, problem.dtype)
+    return f"{rounded}: {recipe.text}, then the framework's own operations" if rounded else why(problem, recipe)
 
 
 class Unfused:

@@ -30,8 +30,9 @@ cdef int read_offsets(object offsets, int64_t groups, vector[int64_t] *out) exce
     """Read integers from a sequence or an array; one whose length cannot be right is not read."""
     cdef Operand seen
     cdef int64_t i
+    cdef object _owner  # of the memory that is read, which may be a copy
     if type(offsets) is not list and type(offsets) is not tuple:
-        _operand.parse(offsets, "offsets", &seen)
+        _owner = _operand.parse(offsets, "offsets", &seen)
         if seen.device_type == _CPU and seen.ndim == 1 and seen.type in (10, 24):  # HIP_R_32I, HIP_R_64I
             if seen.shape[0] > _MOST_OFFSETS or (groups >= 0 and seen.shape[0] > groups + 1):
                 raise _groups.wrong_count(seen.shape[0], groups)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -54,3 +55,12 @@ def clamp_bounds(clamp: object) -> tuple[float, float]:
     if not low <= high:  # NaN fails this too
         raise InvalidProblemError(f"clamp={clamp!r}; low must not be above high, and neither may be NaN")
     return low, high
+
+
+def rounded_bounds(clamp: tuple[float, float] | None, dtype: str) -> str:
+    """Return why hipBLASLt would clamp a result of this type to other bounds; empty where it would not."""
+    for bound in (clamp or ()) if dtype in ("float64", "int32") else ():
+        # EPILOGUE_ACT_ARG0_EXT and EPILOGUE_ACT_ARG1_EXT are float32 for every type of result.
+        if ctypes.c_float(bound).value != bound:
+            return f"clamp={clamp}: hipBLASLt takes bounds in float32, which cannot represent {bound!r}"
+    return ""

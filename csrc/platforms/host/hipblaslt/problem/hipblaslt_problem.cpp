@@ -190,6 +190,7 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   if (reads_operands && (!operands.a || !operands.b)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
+  const bool has_elements = p.k != 0;  // of A and B: the address of memory without any is never read
   if (call->skips_product) {
     p.k = 0;
     p.taken_by = 0;
@@ -197,7 +198,7 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
   p.a.data = by_rows ? operands.a : operands.b;
   p.b.data = by_rows ? operands.b : operands.a;
-  if (!call->pointer_array && (misaligned(p.a.data, p.a.type) || misaligned(p.b.data, p.b.type) ||
+  if (!call->pointer_array && ((has_elements && (misaligned(p.a.data, p.a.type) || misaligned(p.b.data, p.b.type))) ||
                                misaligned(operands.c, p.d_type) || misaligned(operands.d, p.d_type))) {
     report(function, "a matrix is not aligned to its element size");
     return HIPBLAS_STATUS_INVALID_VALUE;
