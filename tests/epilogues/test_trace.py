@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tracing: what functions become, what is refused and where, and expressions as data."""
 
+import copy
 import functools
 import math
 import pickle
@@ -184,6 +185,28 @@ def test_what_cannot_be_traced_names_the_line(function, error, words):
     place = f"{__file__}:{function.__code__.co_firstlineno + 1}: "
     assert str(caught.value).startswith(place)
     assert words in str(caught.value)
+
+
+AS_VALUES = {
+    "np.array": lambda x: np.array(x),
+    "dlpack": lambda x: np.from_dlpack(x),
+    "pow": lambda x: pow(x, 2, 3),
+    "key": lambda x: {x: 1}[x],
+    "set": lambda x: {x},
+    "format": lambda x: f"{x:.2f}",
+    "call": lambda x: x(),
+    "bytes": lambda x: bytes(x),
+}
+
+
+@pytest.mark.parametrize("how", AS_VALUES)
+def test_what_needs_values_names_the_line(how):
+    with pytest.raises(rocpy.UnsupportedError, match=f"^{re.escape(__file__)}:"):
+        rocpy.epilogue(AS_VALUES[how])
+
+
+def test_copies_and_text_of_what_is_traced():
+    assert text_of(lambda x: copy.deepcopy(x) + copy.copy(x) * len(f"{x}")).startswith("x + x * ")
 
 
 @pytest.mark.parametrize(

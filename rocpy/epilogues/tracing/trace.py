@@ -140,13 +140,32 @@ class Traced(Value):
             "where(condition, x, y), and & | ~ instead of and, or, not"
         )
 
-    def _refuse_value(self, *_: Any) -> NoReturn:
+    def _refuse_value(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedError(
             f"{where_written()}a traced value cannot be converted to a number or an array: use functions of numpy or "
             "torch instead of math, and pass known values as named inputs"
         )
 
-    __float__ = __int__ = __index__ = __complex__ = __array__ = __dlpack__ = _refuse_value
+    __float__ = __int__ = __index__ = __complex__ = __array__ = __dlpack__ = __dlpack_device__ = _refuse_value
+    __bytes__ = __trunc__ = __floor__ = __ceil__ = _refuse_value
+
+    def __format__(self, spec: str) -> str:
+        return self._refuse_value() if spec else str(self)
+
+    def __hash__(self) -> NoReturn:
+        raise UnsupportedError(
+            f"{where_written()}a traced value cannot be looked up or be in a set: what it equals is not known"
+        )
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it: it is no function."""
+        raise UnsupportedError(f"{where_written()}a traced value cannot be called: it is an array, not a function")
+
+    def __copy__(self) -> Traced:  # nothing can change it
+        return self
+
+    def __deepcopy__(self, _: Any) -> Traced:
+        return self
 
     def _refuse_length(self, *_: Any) -> NoReturn:
         raise InvalidProblemError(
@@ -172,12 +191,11 @@ class Traced(Value):
         raise InvalidProblemError(_rank_text("@"))
 
     __rmatmul__ = __matmul__
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
-    def run(self: Traced, other: Any) -> Any:
-        return apply(name, name, (other, self) if reflected else (self, other), {})
+    def run(self: Traced, other: Any, *more: Any) -> Any:  # pow() has a modulus
+        return apply(name, name, (other, self, *more) if reflected else (self, other, *more), {})
 
     return run
 
