@@ -231,6 +231,24 @@ def test_experts(options, tokens):
     assert counts.grouped >= 6
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_boundaries_are_checked_without_data(form):
+    a, b = (torch.zeros(shape, device="meta") for shape in FORMS[form][:2])
+    for wrong in ([0, 2, 1, 1], [-1, 0, 1, 1], [0, 0, 0, 99]):
+        with pytest.raises(rocpy.InvalidProblemError, match="^offsets: boundary"):
+            rocpy.grouped_matmul(a, b, offsets=wrong)
+    assert rocpy.grouped_matmul(a, b, offsets=MARKS).is_meta
+
+
+def test_boundaries_lie_where_they_can_be_read():
+    a, b = torch.zeros(4, 8), torch.zeros(2, 8, 5)
+    with pytest.raises(rocpy.InvalidOperandError, match="^offsets is on meta and a on cpu"):
+        rocpy.grouped_matmul(a, b, offsets=torch.tensor([0, 1, 4], device="meta"))
+    negated = torch.tensor([0, -1, -4])._neg_view()
+    expected = rocpy.grouped_matmul(a + 1, b + 1, offsets=[0, 1, 4])
+    torch.testing.assert_close(rocpy.grouped_matmul(a + 1, b + 1, offsets=negated), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_experts_in_every_type(dtype):
     module = Experts()

@@ -101,7 +101,8 @@ def grouped_with_epilogue(
     if stacked is not None:
         _groups.check_count(count_, stacked.shape[0])
         count_ = stacked.shape[0]
-    boundaries = _boundaries(offsets, count_)
+    # The axis that the groups share out: of a, unless they are groups of b's columns.
+    boundaries = _boundaries(offsets, count_, a, b.shape[-1] if a.dim() == 3 else a.shape[-1 if b.dim() == 2 else 0])
     pre = grouped(a, b, boundaries, bias, alpha, dtype)
     if row.name == plain_name(row):
         return pre
@@ -113,9 +114,17 @@ def grouped_with_epilogue(
     return (y, {row.outputs[0]: pre}) if row.outputs else y
 
 
-def _boundaries(offsets: Any, groups: int) -> Tensor:
-    """Return E + 1 boundaries as a tensor, from those or from the E ends."""
-    line = offsets if isinstance(offsets, Tensor) else torch.tensor(_groups.offset_numbers(offsets), dtype=torch.int64)
+def _boundaries(offsets: Any, groups: int, a: Tensor, total: int) -> Tensor:
+    """Return E + 1 boundaries as a tensor, from those or from the E ends; ``total`` is the extent of what they divide."""
+    if isinstance(offsets, Tensor):
+        line = offsets
+        if line.is_meta and not a.is_meta:
+            raise InvalidOperandError(f"offsets is on meta and a on {a.device}; move one, or pass a list")
+    else:
+        numbers = _groups.offset_numbers(offsets)
+        if numbers != sorted(numbers) or (numbers and (numbers[0] < 0 or numbers[-1] > total)):
+            raise _groups.wrong_offsets(numbers, total)
+        line = torch.tensor(numbers, dtype=torch.int64)
     if line.dim() != 1 or line.is_floating_point() or line.is_complex() or line.dtype == torch.bool:
         raise InvalidOperandError(
             f"offsets: {line.dtype} of shape {tuple(line.shape)}; pass integers along one axis, where the groups begin "
