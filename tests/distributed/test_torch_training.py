@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""torch.distributed over rocpy in two processes: DDP and FSDP train as over gloo, objects and subgroups work."""
+"""torch.distributed in two processes: DDP and FSDP train as over gloo; objects, subgroups; gloo as a carrier."""
 
 import subprocess
 import sys
@@ -88,3 +88,10 @@ def test_what_cannot_be_told_is_a_warning(tmp_path, monkeypatch):
     assert told_of_rocpy.value == 7
     with pytest.warns(RuntimeWarning, match="told_of_rocpy"):
         rocpy_torch_backend.when_imported("told_of_rocpy", tell)
+
+
+def test_a_communicator_that_gloo_carries(workers, tmp_path):
+    found = workers(torch_ranks.carried_by_gloo, str(tmp_path / "store"))
+    for rank, (results, late) in enumerate(found):
+        assert results == [[2.0, 3.0] if rank == 0 else [1.0, 2.0], [3.0, 2.0**31], [2**31 + 1], [0, 1]]
+        assert ("recv number 7 did not complete within 0.05 s" in late) == (rank == 0)

@@ -7,23 +7,26 @@ from typing import Any, Protocol
 
 from rocpy.errors import InvalidArgumentError
 
-__all__ = ["REDUCTIONS", "Carrier", "check_carrier"]
-
-REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
+__all__ = ["Carrier", "check_carrier"]
 
 
 class Carrier(Protocol):
-    """A transport: its collectives on C-contiguous numpy arrays."""
+    """A transport: what it moves are rows of bytes, numpy arrays that do not overlap."""
 
     name: str
     rank: int
     nranks: int
 
-    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
-        """Start an operation and return what `test` asks about."""
+    def start(self, kind: str, source: Any, target: Any, rank: int, timeout_s: float) -> Any:
+        """Start a transfer and return what `test` asks about.
+
+        `kind` is ``"broadcast"``, ``"all_gather"``, ``"all_to_all"``, ``"gather"``, ``"scatter"``, ``"send"`` or
+        ``"recv"``, and `rank` its root or peer. A rank that sends nothing, or receives nothing, passes ``None``; the
+        root of a broadcast passes what it sends as `target`. `timeout_s` is when the caller will have given up.
+        """
 
     def test(self, request: Any) -> bool:
-        """Whether an operation is done."""
+        """Whether a transfer is done."""
 
 
 def check_carrier(wanted: str, own: str) -> None:

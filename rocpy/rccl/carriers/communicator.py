@@ -3,25 +3,32 @@
 
 from __future__ import annotations
 
+import ctypes
+import operator
 import warnings
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import (
     ClosedError,
     CollectiveTimeoutError,
     InvalidArgumentError,
-    InvalidOperandError,
+    RcclError,
+    RcclSystemError,
     RocpyWarning,
     UnsupportedError,
 )
-from rocpy.rccl.carriers.tensors import numpy_of, tensor_of
+from rocpy.rccl.carriers.combining import combine
+from rocpy.rccl.engine.call import NAMES
+from rocpy.rccl.engine.operands import check_in_cpu_memory
 from rocpy.rccl.model.arguments import check_seconds
+from rocpy.rccl.model.dtypes import numpy_type
 from rocpy.rccl.model.operators import OPERATORS
-from rocpy.rccl.model.shapes import result_shape
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,7 +42,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CarriedCommunicator", "carried_communicator"]
 
-_ROOTED = ("reduce", "broadcast", "gather", "scatter", "send", "recv")
+
+@dataclass(frozen=True)
+class _Call:
+    """What errors say of a call, and until when it may take."""
+
+    name: str
+    seq: int
+    seconds: float
+    deadline: float
+
+
+def _memory(operand: tuple[int, int, str, object] | None) -> Any:
+    """Return the memory of an operand that was checked as a row of its elements."""
+    if operand is None:
+        return None
+    address, count, name, owners = operand
+    dtype = numpy_type(name)
+    if count == 0:
+        return np.empty(0, dtype)
+    block: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    block.owners = owners  # alive as long as the row is
+    return np.frombuffer(block, dtype)
 
 
 class CarriedCommunicator:
@@ -60,6 +88,8 @@ class CarriedCommunicator:
         self.timeout_s, self.name = timeout_s, name
         self.is_closed = False
         self._seq = 0
+        # What a transport may still write to: transfers that were given up.
+        self._unfinished: list[Any] = []
 
     @property
     def timeout_s(self) -> float:
@@ -75,54 +105,86 @@ class CarriedCommunicator:
             raise ClosedError("this Communicator has been closed")
 
     @default_arithmetic
-    def _run(self, kind: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
+    def _run(self, name: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
         self._check_open()
-        if op not in OPERATORS:
-            raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPERATORS)}", rank=self.rank)
-        if kind in _ROOTED and (not isinstance(root, int | np.integer) or not 0 <= root < self.nranks):
-            name = "peer" if kind in ("send", "recv") else "root"
-            raise InvalidArgumentError(
-                f"{name}: got {root!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank
-            )
         seconds = self.timeout_s if timeout_s is None else check_seconds(timeout_s)
+        if not isinstance(op, str) or op not in OPERATORS:
+            expected = f"expected one of {', '.join(OPERATORS)}{did_you_mean(op, OPERATORS)}"
+            raise InvalidArgumentError(f"op: got {op!r}, {expected}", rank=self.rank)
+        sent, received, result = check_in_cpu_memory(NAMES.index(name), x, out, root, self.rank, self.nranks)
+        source, target, root = _memory(sent), _memory(received), None if root is None else operator.index(root)
+        call = self._begin(name, seconds)
+        # What a call receives is copied when all of it is there: one that raises writes nothing.
+        if name == "all_reduce":
+            target[:] = self._stacked(call, self._combined(call, source, op))[: target.size]
+        elif name == "reduce_scatter":
+            target[:] = self._combined(call, source, op)
+        elif name == "reduce":
+            parts = self._combined(call, source, op)
+            whole: Any = None if target is None else np.empty(parts.size * self.nranks, parts.dtype)
+            self._transfer(call, "gather", parts, whole, root)
+            if target is not None:
+                target[:] = whole[: target.size]
+        elif name == "broadcast" and self.rank == root:
+            self._transfer(call, name, None, source, root)
+            target[:] = source
+        else:
+            sends = name not in ("broadcast", "scatter") or self.rank == root
+            arrived = None if target is None else np.empty_like(target)
+            self._transfer(call, name, source if sends else None, arrived, root)
+            if target is not None:
+                target[:] = arrived
+        return result
+
+    def _begin(self, name: str, seconds: float) -> _Call:
         self._seq += 1
-        source = None if x is None else self._array(x, "x")
-        target: Any = None
-        if kind != "send" and (kind not in ("reduce", "gather") or self.rank == root):
-            if kind == "recv":
-                out = x
-            if out is not None:
-                target = self._array(out, "out")
-            else:
-                if source is None:
-                    raise InvalidOperandError(f"x: {kind} needs an array")
-                target = np.empty(result_shape(kind, source.shape, self.nranks), source.dtype)
-        is_average = op == "avg"
-        self._wait(kind, self._carrier.start(kind, source, target, "sum" if is_average else op, root or 0), seconds)
-        if is_average and target is not None:
-            np.divide(target, self.nranks, out=target, casting="unsafe")
-        if target is None:
-            return None
-        return out if out is not None else _in_framework_of(x, target)
+        return _Call(name, self._seq, seconds, monotonic() + seconds)
 
-    def _array(self, x: Any, name: str) -> Any:
-        view = numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
-        if not view.flags.c_contiguous:
-            raise InvalidOperandError(f"{name}: is not C-contiguous; pass a contiguous copy")
-        return view
+    def _combined(self, call: _Call, source: Any, op: str) -> Any:
+        """Return this rank's part of what the arrays of all ranks come to; the parts may be longer than the arrays."""
+        part = -(-source.size // self.nranks)
+        padded = np.zeros(part * self.nranks, source.dtype)
+        padded[: source.size] = source
+        parts = np.empty_like(padded)
+        self._transfer(call, "all_to_all", padded, parts, None)
+        return combine(op, parts.reshape(self.nranks, part))
 
-    def _wait(self, kind: str, request: Any, seconds: float) -> None:
-        deadline = monotonic() + seconds
+    def _stacked(self, call: _Call, part: Any) -> Any:
+        whole = np.empty(part.size * self.nranks, part.dtype)
+        self._transfer(call, "all_gather", part, whole, None)
+        return whole
+
+    def _transfer(self, call: _Call, kind: str, source: Any, target: Any, rank: int | None) -> None:
+        """Have the transport move the memory of arrays, and wait for it."""
+        if all(array is None or array.size == 0 for array in (source, target)):
+            return
+        sent, received = (None if array is None else array.view(np.uint8) for array in (source, target))
+        seconds = max(call.deadline - monotonic(), 0.001)
+        try:
+            request = self._carrier.start(kind, sent, received, 0 if rank is None else rank, seconds)
+            self._unfinished.append((request, sent, received))
+            self._await(call, request)
+        except RcclError:
+            raise
+        except Exception as error:
+            raise RcclSystemError(
+                f"rank {self.rank}: {call.name} number {call.seq} failed: {self.transport}: {error}",
+                op=call.name,
+                seq=call.seq,
+                rank=self.rank,
+            ) from error
+        self._unfinished.pop()
+
+    def _await(self, call: _Call, request: Any) -> None:
         turn = 0
         while not self._carrier.test(request):
             turn += 1
-            if monotonic() > deadline:
+            if monotonic() > call.deadline:
                 raise CollectiveTimeoutError(
-                    f"rank {self.rank}: {kind} number {self._seq} did not complete within {seconds:g} s; "
-                    f"{self.transport} "
-                    "cannot report which rank it waits for",
-                    op=kind,
-                    seq=self._seq,
+                    f"rank {self.rank}: {call.name} number {call.seq} did not complete within {call.seconds:g} s; "
+                    f"{self.transport} cannot report which rank it waits for",
+                    op=call.name,
+                    seq=call.seq,
                     rank=self.rank,
                 )
             sleep(0 if turn < 200 else 0.0002)
@@ -206,7 +268,9 @@ class CarriedCommunicator:
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
         """Wait until every rank has reached this call."""
-        self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+        self._check_open()
+        call = self._begin("barrier", self.timeout_s if timeout_s is None else check_seconds(timeout_s))
+        self._stacked(call, np.zeros(1, np.uint8))
 
     def status(self) -> dict[str, Any]:
         """Return what is known of the communicator."""
@@ -243,10 +307,6 @@ class CarriedCommunicator:
 
     def __repr__(self) -> str:
         return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
-
-
-def _in_framework_of(x: Any, array: Any) -> Any:
-    return tensor_of(array) if type(x).__module__.startswith("torch") else array
 
 
 def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle: str) -> CarriedCommunicator:

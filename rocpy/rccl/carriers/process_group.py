@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from datetime import timedelta
 from typing import Any
 
-from rocpy.rccl.carriers.carrier import REDUCTIONS
-from rocpy.rccl.carriers.tensors import tensor_of
-
 __all__ = ["TorchCarrier"]
+
+_LONGEST_S = 1e8
 
 
 class TorchCarrier:
@@ -28,54 +28,64 @@ class TorchCarrier:
         self.rank, self.nranks = group.rank(), group.size()
         self.name = f"torch.distributed {group.name()}"
 
-    def _tensor(self, array: Any) -> Any:
-        if array is None:
-            return None
-        row = array.reshape(-1)
-        return tensor_of(row)
-
-    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
+    def start(self, kind: str, source: Any, target: Any, rank: int, timeout_s: float) -> Any:
         """Start an operation of the group's."""
         dist, group = self._torch.distributed, self._group
-        source, target = self._tensor(x), self._tensor(out)
-        operators = {
-            "sum": dist.ReduceOp.SUM,
-            "prod": dist.ReduceOp.PRODUCT,
-            "max": dist.ReduceOp.MAX,
-            "min": dist.ReduceOp.MIN,
-        }
-        if kind in REDUCTIONS:
-            # torch reduces in place, and gloo scatters no sums: the whole is reduced, and cut.
-            whole = source.clone()
-            work = dist.all_reduce(whole, op=operators[op], group=group, async_op=True)
-            return work, (lambda: None if target is None else target.copy_(self._cut(kind, whole)))
+        sent: Any
+        received: Any
+        sent, received = (None if row is None else self._torch.from_numpy(row) for row in (source, target))
         if kind == "broadcast":
-            if self.rank == root:
-                target.copy_(source)
-            return dist.broadcast(target, group_src=root, group=group, async_op=True), None
+            return dist.broadcast(received, group_src=rank, group=group, async_op=True)
         if kind == "all_gather":
-            return dist.all_gather(list(target.chunk(self.nranks)), source, group=group, async_op=True), None
+            return dist.all_gather(list(received.chunk(self.nranks)), sent, group=group, async_op=True)
         if kind == "all_to_all":
-            return dist.all_to_all_single(target, source, group=group, async_op=True), None
+            return dist.all_to_all_single(received, sent, group=group, async_op=True)
         if kind == "gather":
-            parts = None if target is None else list(target.chunk(self.nranks))
-            return dist.gather(source, parts, group_dst=root, group=group, async_op=True), None
+            parts = None if received is None else list(received.chunk(self.nranks))
+            return dist.gather(sent, parts, group_dst=rank, group=group, async_op=True)
         if kind == "scatter":
-            parts = list(source.chunk(self.nranks)) if self.rank == root else None
-            return dist.scatter(target, parts, group_src=root, group=group, async_op=True), None
+            parts = None if sent is None else list(sent.chunk(self.nranks))
+            return dist.scatter(received, parts, group_src=rank, group=group, async_op=True)
         if kind == "send":
-            return dist.isend(source, group_dst=root, group=group), None
-        return dist.irecv(target, group_src=root, group=group), None
-
-    def _cut(self, kind: str, whole: Any) -> Any:
-        return whole.chunk(self.nranks)[self.rank] if kind == "reduce_scatter" else whole
+            return _Waited(dist.isend(sent, group_dst=rank, group=group), timeout_s)
+        return _Waited(dist.irecv(received, group_src=rank, group=group), timeout_s)
 
     def test(self, request: Any) -> bool:
-        """Tell, and finish what is through."""
-        work, finish = request
-        if not work.is_completed():
+        """Tell, and raise what it failed with."""
+        if not request.is_completed():
             return False
-        work.wait(timedelta(seconds=1))
-        if finish is not None:
-            finish()
+        request.wait(timedelta(seconds=1))
         return True
+
+
+class _Waited:
+    """A message of gloo's, which is complete only once it has been waited for: a thread does that.
+
+    Parameters
+    ----------
+    work
+        torch's.
+    timeout_s
+        When the caller will have given up.
+    """
+
+    def __init__(self, work: Any, timeout_s: float) -> None:
+        self._work = work
+        self._failure: Exception | None = None
+        # The caller's deadline is first, to be reported as one.
+        self._patience = timedelta(seconds=min(timeout_s, _LONGEST_S) + 1)
+        self._thread = threading.Thread(target=self._await, daemon=True)
+        self._thread.start()
+
+    def _await(self) -> None:
+        try:
+            self._work.wait(self._patience)
+        except Exception as error:  # noqa: BLE001  (raised by `wait`, in the caller's thread)
+            self._failure = error
+
+    def is_completed(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self, _: timedelta) -> None:
+        if self._failure is not None:
+            raise self._failure

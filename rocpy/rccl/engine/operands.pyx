@@ -3,7 +3,7 @@
 
 from math import prod
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidArgumentError, InvalidOperandError
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.model.dtypes import is_supported
 from rocpy.rccl.model.shapes import result_shape
@@ -11,11 +11,11 @@ from rocpy.rccl.model.shapes import result_shape
 from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int64_t
 
-from rocpy._dlpack cimport Operand, array_type_of_hip
-from rocpy._operand cimport allocate, parse_output, parse_transferred
-from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
+from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._operand cimport allocate, parse_output, parse_transferred, written
+from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, recv, reduce, reduce_scatter, scatter, send, type_of
 from rocpy.runtime._extents cimport type_of as array_type
-from rocpy.runtime.memory cimport buffer_on
+from rocpy.runtime.memory cimport Buffer, buffer_on
 
 
 def part_of(raw, shape, dtype):
@@ -28,6 +28,13 @@ cdef object index_or_none(object number):
         return PyNumber_Index(number)
     except TypeError:
         return None
+
+
+cdef int rank_in(object rank, int nranks, str name, int own) except -1:
+    number = index_or_none(rank)
+    if number is None or not 0 <= number < nranks:
+        raise InvalidArgumentError(f"{name}: got {rank!r}, expected a rank from 0 to {nranks - 1}", rank=own)
+    return number
 
 
 cdef object parse_operand(object array, str name, Operand* operand, bint is_output):
@@ -69,6 +76,37 @@ cdef int check_contiguous(const Operand* operand, str name) except -1:
     return 0
 
 
+cdef object parse_input(Call call, object x, object out, int rank, Operand* operand_x):
+    """Check the array that a call is about: its input, or a scatter's result where this rank has none."""
+    name = "x" if x is not None else "out"
+    if x is None and (out is None or call.kind != scatter or call.rank_argument == rank):
+        raise InvalidOperandError(f"x: {NAMES[call.kind]} needs an array")
+    owner = parse_operand(out if x is None else x, name, operand_x, call.kind == recv)
+    check_contiguous(operand_x, name)
+    call.type = type_of(operand_x.type)
+    if call.type < 0:
+        raise InvalidOperandError(f"{name}: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}")
+    return owner
+
+
+cdef bint has_result(Call call, int rank):
+    return call.kind not in (send, recv) and (call.kind not in (reduce, gather) or call.rank_argument == rank)
+
+
+cdef object set_memory(Call call, object x, object out, int rank, int nranks, const Operand* operand_x, Operand* operand_out):
+    """Set what a call reads and writes, and how many elements RCCL counts; return what owns the memory of `out`."""
+    call.source = operand_x.data
+    # RCCL counts what one rank contributes, or gets where parts are given out.
+    call.count = elements(operand_x)
+    if call.kind in (reduce_scatter, all_to_all) or (call.kind == scatter and x is not None):
+        call.count //= nranks
+    if call.kind == recv:
+        call.target, call.result = operand_x.data, x
+    if call.kind == send or call.kind == recv:
+        return None
+    return set_result(call, x, out, has_result(call, rank), rank, nranks, operand_x, operand_out)
+
+
 cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* operand_x, const Operand* operand_out) except -1:
     cdef const char* source = <const char*>operand_x.data
     cdef const char* target = <const char*>operand_out.data
@@ -87,7 +125,7 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
 
 
 cdef object set_result(
-    Call call, object x, object out, bint has_result, int rank, int nranks, const Operand* operand_x, Operand* operand_out
+    Call call, object x, object out, bint is_wanted, int rank, int nranks, const Operand* operand_x, Operand* operand_out
 ):
     """Check the result that was given, or make one; return what owns the memory of a given one."""
     cdef int64_t count = elements(operand_x), wanted = count
@@ -95,7 +133,7 @@ cdef object set_result(
     if call.kind > broadcast or out is None:
         shape = result_shape(NAMES[call.kind], tuple([operand_x.shape[i] for i in range(operand_x.ndim)]), nranks, x is not None)
         wanted = prod(shape)
-    if not has_result:
+    if not is_wanted:
         return None
     if out is None:
         operand_out.type = operand_x.type
@@ -133,3 +171,33 @@ cdef object set_bias(Call call, object bias, const Operand* operand_x):
         raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
     call.bias = operand_bias.data
     return owner, bias
+
+
+def check_in_cpu_memory(int kind, x, out, root, int rank, int nranks):
+    """Check the operands of a call that another transport carries, as those of RCCL's calls are checked.
+
+    Gives what is sent and what receives, each as address, number of elements, name of their type and owners of the memory
+    or None, and the call's result.
+    """
+    cdef Operand operand_x, operand_out
+    cdef Call call = Call.__new__(Call)
+    call.kind = kind
+    if kind in (reduce, broadcast, gather, scatter, send, recv):
+        call.rank_argument = rank_in(root, nranks, "peer" if kind in (send, recv) else "root", rank)
+    for array, name in ((x, "x"), (out, "out")):
+        if isinstance(array, Buffer):
+            raise InvalidOperandError(f"{name}: is a Buffer, but this communicator takes arrays in CPU memory; pass its to_numpy()")
+    owner = parse_input(call, x, out, rank, &operand_x)
+    if operand_x.device_type != kDLCPU:
+        raise InvalidOperandError(f"x: is on device {operand_x.device_id}, but this communicator takes arrays in CPU memory")
+    out_owner = set_memory(call, x, out, rank, nranks, &operand_x, &operand_out)
+    dtype = array_type_of_hip(operand_x.type).name.decode()
+    source = None if x is None or kind == recv else (<size_t>operand_x.data, elements(&operand_x), dtype, (x, owner))
+    if kind == recv:
+        written(x, operand_x.provider)
+        return source, (<size_t>operand_x.data, elements(&operand_x), dtype, (x, owner)), x
+    if not has_result(call, rank):
+        return source, None, None
+    if out is not None:
+        written(out, operand_out.provider)
+    return source, (<size_t>operand_out.data, elements(&operand_out), dtype, (call.result, out_owner)), call.result

@@ -20,13 +20,13 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
 from rocpy._core import has
-from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, device_of_rank, last_text, nonblocking_config
-from rocpy.rccl.engine.operands cimport check_contiguous, elements, index_or_none, parse_operand, set_bias, set_result
+from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
 
@@ -179,7 +179,6 @@ cdef class Handle:
         """
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
-        cdef bint has_result, has_input
         cdef double seconds
         cdef bint block
         timeout_s, stream, block = how
@@ -190,45 +189,25 @@ cdef class Handle:
         call.device = self.device_index
         if kind in (reduce, broadcast, gather, scatter, send, recv):
             call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
-        has_input = x is not None
-        if not has_input and (out is None or kind != scatter or root == self.rank):
-            raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
-        like = x if has_input else out
-        name = "x" if has_input else "out"
-        owners = [parse_operand(like, name, &operand_x, kind == recv)]
-        check_contiguous(&operand_x, name)
-        call.type = type_of(operand_x.type)
-        if call.type < 0:
-            raise InvalidOperandError(
-                f"x: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}"
-            )
+        owners = [parse_input(call, x, out, self.rank, &operand_x)]
         call.in_cpu_memory = operand_x.device_type == kDLCPU
-        has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
-            x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
+            x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result(call, self.rank))
             return self.run(kind, x, out, op, root, bias, how, staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
             raise InvalidOperandError(
                 f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"
             )
-        call.source = operand_x.data
-        # RCCL counts what one rank contributes, or gets where parts are given out.
-        call.count = elements(&operand_x)
-        if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
-            call.count //= self.nranks
+        owners.append(set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out))
         if kind == recv:
-            call.target = operand_x.data
-            call.result = x
             written(x, operand_x.provider)
-        elif kind != send:
-            owners.append(set_result(call, x, out, has_result, self.rank, self.nranks, &operand_x, &operand_out))
         if kind in (all_reduce, reduce, reduce_scatter):
             set_op(self, call, op)
         if bias is not None:
             owners.append(set_bias(call, bias, &operand_x))
         stream_of(stream, &operand_x, &call.stream, &call.use)
         call.owners = (x, owners, call.result, op)
-        if out is not None and has_result:
+        if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:
             call.stage(staged)
@@ -256,10 +235,7 @@ cdef class Handle:
         return self.usual_s if timeout_s is None else check_seconds(timeout_s)
 
     cdef int rank_of(self, object rank, str what) except -1:
-        number = index_or_none(rank)
-        if number is None or not 0 <= number < self.nranks:
-            raise InvalidArgumentError(f"{what}: got {rank!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
-        return number
+        return rank_in(rank, self.nranks, what, self.rank)
 
     cdef const char* label(self) noexcept:
         return <const char*>self.c_name if self.c_name else NULL

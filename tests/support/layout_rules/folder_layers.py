@@ -63,8 +63,8 @@ LAYERS = {
     ),
     "rocpy.rccl": (
         {"model"},
-        {"engine", "carriers"},
-        {"handles", "rendezvous"},
+        {"engine"},
+        {"carriers", "handles", "rendezvous"},
         {"public", "monitoring"},
         {"__init__"},
     ),

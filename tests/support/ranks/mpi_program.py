@@ -38,6 +38,8 @@ def collectives(comm):
         comm.broadcast(x, root=1).tolist(),
         part.tolist(),
         halves,
+        comm.all_reduce(np.array([np.nan, 1.0] if rank else [2.0, np.nan]), op="max").tolist(),
+        comm.broadcast(np.array([2**63 + rank], np.uint64), root=1).tolist(),
         received.tolist(),
         None if reduced is None else reduced.tolist(),
         None if gathered is None else gathered.tolist(),

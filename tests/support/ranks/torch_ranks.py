@@ -177,6 +177,41 @@ def objects(rank, size, path):
     return [entry["rank"] for entry in gathered], told, ones.tolist(), received.tolist()
 
 
+def carried_by_gloo(rank, size, path):
+    """Messages both ways, a reduction of a type that gloo lacks, and a receive of what is not sent."""
+    import numpy as np
+    import torch.distributed as dist
+
+    from rocpy import rccl
+
+    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    with rccl.Communicator.from_torch(carrier="torch", timeout_s=20) as comm:
+        received = np.zeros(2)
+        if rank == 0:
+            comm.send(np.array([1.0, 2.0]), 1)
+            comm.recv(received, 1)
+        else:
+            comm.recv(received, 0)
+            comm.send(received + 1, 0)
+        x = np.array([np.nan, 2**31], np.float64) if rank else np.array([3.0, np.nan])
+        results = [
+            received.tolist(),
+            comm.all_reduce(x, op="max").tolist(),
+            comm.broadcast(np.array([2**31 + rank], np.uint32), root=1).tolist(),
+            comm.all_gather(np.full(1, rank, np.uint64)).tolist(),
+        ]
+        comm.barrier()
+        late = ""
+        if rank == 0:
+            try:
+                comm.recv(np.zeros(1), 1, timeout_s=0.05)
+            except rccl.CollectiveTimeoutError as error:
+                late = str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    return results, late
+
+
 def far_apart(rank, size, path):
     """Ranks that think they are on machines of their own."""
     import warnings
