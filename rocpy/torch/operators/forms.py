@@ -115,7 +115,7 @@ def grouped_with_epilogue(
 
 
 def _boundaries(offsets: Any, groups: int, a: Tensor, total: int) -> Tensor:
-    """Return E + 1 boundaries as a tensor, from those or from the E ends; ``total`` is the extent of what they divide."""
+    """Return E + 1 boundaries, from those or from the E ends; ``total`` is the extent of what they divide."""
     if isinstance(offsets, Tensor):
         line = offsets
         if line.is_meta and not a.is_meta:
