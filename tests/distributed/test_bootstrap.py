@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How processes meet: launchers' variables, TCP, a folder; who is missing is named, and nothing is left behind."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -11,7 +12,8 @@ import time
 import pytest
 
 from rocpy import rccl
-from rocpy.rccl.rendezvous.boards import StoreBoard
+from rocpy.rccl.rendezvous import boards, tcp
+from rocpy.rccl.rendezvous.boards import BoardChannel, StoreBoard
 from rocpy.rccl.rendezvous.bootstrap import (
     LaunchFacts,
     agree,
@@ -140,6 +142,43 @@ def test_stores_that_are_none(monkeypatch, store):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(rccl.InvalidArgumentError, match="store: "):
         rccl.Communicator.from_env(store=store, timeout_s=1)
+
+
+class FailingStore:
+    """A store of torch.distributed whose server has gone."""
+
+    def check(self, keys):
+        return False
+
+    def set(self, key, value):
+        raise RuntimeError("connection reset by peer")
+
+
+def many_files(*_, **__):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("name", ["a folder without files", "a store that fails", "many files"])
+def test_stores_that_fail(monkeypatch, tmp_path, name, rank):
+    facts = LaunchFacts(rank, 2, rank, "test")
+    if name == "a folder without files":
+        channel = open_channel(facts, "file:///proc")
+    elif name == "a store that fails":
+        channel = BoardChannel(StoreBoard(FailingStore()), rank, 2, b"key")
+    else:
+        channel = open_channel(facts, f"file://{tmp_path}")
+        monkeypatch.setattr(boards.os, "open", many_files)
+    with pytest.raises(rccl.RcclSystemError, match=f"^store: rank {rank} cannot use .*") as error:
+        channel.exchange("id", {}, lambda notes: {}, time.monotonic() + 2)
+    assert (error.value.op, error.value.rank) == ("init", rank)
+    channel.close()
+
+
+def test_a_server_without_files(monkeypatch):
+    monkeypatch.setattr(tcp.selectors, "DefaultSelector", many_files)
+    with pytest.raises(rccl.RcclSystemError, match="rank 0 cannot listen at .* pass store= with another port"):
+        open_channel(LaunchFacts(0, 2, 0, "test"), "tcp://127.0.0.1:1")
 
 
 def test_addresses_of_ipv6():

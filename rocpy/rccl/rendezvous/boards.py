@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import stat
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rocpy.errors import InvalidArgumentError
+from rocpy.errors import InvalidArgumentError, RcclSystemError, RocpyError
 from rocpy.rccl.rendezvous.channel import absence, checked_answer, is_note
 from rocpy.rccl.rendezvous.envelope import MAX_BYTES, open_envelope, parse_json, seal
 
@@ -73,7 +75,9 @@ class FolderBoard:
         """Read a file; anything else of that name is no note."""
         try:
             descriptor = os.open(self._folder / note, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
             return None
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -198,12 +202,30 @@ class BoardChannel:
 
     # ---- what is on the board ----
 
+    def _asked(self, action: Callable[..., Any], *arguments: str) -> Any:
+        """Do something with the board; what goes wrong there is an error of the store."""
+        try:
+            return action(*arguments)
+        except RocpyError:
+            raise
+        except Exception as error:
+            raise RcclSystemError(
+                f"store: rank {self._rank} cannot use {self._board.name}: {error}", op="init", rank=self._rank
+            ) from error
+
+    def _get(self, note: str) -> str | None:
+        text: str | None = self._asked(self._board.get, note)
+        return text
+
+    def _drop(self, note: str) -> None:
+        self._asked(self._board.drop, note)
+
     def _read(self, note: str) -> Message | None:
-        text = self._board.get(note)
+        text = self._get(note)
         return None if text is None else open_envelope(self._key, [note], parse_json(text))
 
     def _write(self, note: str, message: Message) -> None:
-        self._board.put(note, json.dumps(seal(self._key, [note], message)))
+        self._asked(self._board.put, note, json.dumps(seal(self._key, [note], message)))
 
     def _note_of(self, step: str, rank: int) -> Message | None:
         note = self._read(f"{step}-rank-{rank}")
@@ -278,20 +300,24 @@ class BoardChannel:
         raise absence(missing or [0], self._board.name)
 
     def close(self) -> None:
-        """Take the notes away, once they have been read."""
+        """Take the notes away, once they have been read; a board that fails keeps them, and it has been said why."""
+        with suppress(RcclSystemError):
+            self._clear()
+
+    def _clear(self) -> None:
         if self._rank != 0 or not self._board.is_readable_by_all:
             for step in self._steps:
-                self._board.drop(f"{step}-rank-{self._rank}")
+                self._drop(f"{step}-rank-{self._rank}")
             return
         if self._answers:
             others = [f"{self._steps[-1]}-rank-{rank}" for rank in range(1, self._nranks)]
-            while any(self._board.get(note) is not None for note in others) and monotonic() < self._seen_off_by:
+            while any(map(self._get, others)) and monotonic() < self._seen_off_by:
                 sleep(self._board.poll_s)
         for step in self._steps:
-            self._board.drop(f"{step}-rank-0")
-            self._board.drop(f"{step}-{ANSWER}")
+            self._drop(f"{step}-rank-0")
+            self._drop(f"{step}-{ANSWER}")
             # Of ranks that gave up while rank 0 was here; one that has come anew has drawn another number.
             for rank in range(1, self._nranks) if self._has_failed else ():
                 left = self._note_of(step, rank)
                 if left is not None and left["nonce"] == self._nonces[rank]:
-                    self._board.drop(f"{step}-rank-{rank}")
+                    self._drop(f"{step}-rank-{rank}")

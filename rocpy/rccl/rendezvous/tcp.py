@@ -94,13 +94,13 @@ class ServerChannel:
             earlier.stop()
         try:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            self._selector = selectors.DefaultSelector()
             self._listener = socket.create_server(address, family=family, backlog=1024)
         except OSError as error:
             raise RcclSystemError(
                 f"rank 0 cannot listen at {address[0]}:{address[1]}: {error}; pass store= with another port", op="init"
             ) from None
         self._listener.setblocking(False)
-        self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._strangers: list[_Peer] = []
         self._members: list[_Peer] = []
