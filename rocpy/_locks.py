@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Locks of objects that are made while memory may run out, and of state that a fork must not find half changed."""
+"""Locks: of files, of objects made while memory may run out, and of state that a fork must not find half changed."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["hold_over_forks", "reentrant_lock", "wait_before_others"]
+__all__ = ["file_lock", "hold_over_forks", "reentrant_lock", "wait_before_others"]
 
 
 def reentrant_lock() -> Any:
@@ -152,3 +153,49 @@ def hold_over_forks(lock: Any) -> None:
     A fork that has begun already does not know of the lock, and leaves it alone.
     """
     _forks.add(lock)
+
+
+@contextlib.contextmanager
+def file_lock(path: str | os.PathLike[str], timeout_s: float) -> Iterator[None]:
+    """Hold a file's lock between processes, which the system gives back when a process ends.
+
+    A system or file system without such locks goes on without.
+
+    Raises
+    ------
+    TimeoutError
+        If another process holds it for so long.
+    OSError
+        If the file cannot be opened.
+    """
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123  (pathlib is not imported with the package)
+        unlock = _lock_within(file.fileno(), path, timeout_s)
+        owner = os.getpid()
+        try:
+            yield
+        finally:
+            # Closing is not enough: a child that was forked meanwhile has the file open, too.
+            if os.getpid() == owner:
+                unlock()
+
+
+def _lock_within(descriptor: int, path: str | os.PathLike[str], timeout_s: float) -> Callable[[], object]:
+    """Lock an open file, and return what unlocks it."""
+    try:
+        import fcntl
+    except ImportError:
+        return lambda: None
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(
+                    f"another process has held the lock of {os.fspath(path)} for {timeout_s:g} s"
+                ) from None
+            time.sleep(_BETWEEN_LOOKS_S)
+        except OSError:  # without such locks
+            return lambda: None
+        else:
+            return lambda: fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import selftest_record as _selftest_record
-from rocpy.errors import UnsupportedError
+from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.tuning._retrial import Retrial
 
 from .cases import Case, cases
 from .runner import PROVIDERS, keywords, make_operands, provider_of, run_case
@@ -112,10 +115,30 @@ def try_native(case: Case) -> tuple[str, str, str]:
     return name, "ok" if result.ok else "failed", result.message
 
 
+def _refuted(scope: str) -> list[str]:
+    """Return what tuning found wrong and what is right when its problem is computed again."""
+    names = []
+    for name, verdict in _selftest_record.of_tuning(scope).items():
+        try:
+            problem = Problem.from_json(verdict.problem)
+        except InvalidProblemError:
+            names.append(name)
+            continue
+        algorithm, limit, messages = _selftest_record.algorithm_of(name), Options().max_workspace_bytes, []
+        for factor in (1.0, 2.0):
+            with Retrial(problem, limit, alpha=factor, beta=factor) as retrial:
+                messages.append(retrial.wrong(algorithm))
+        if messages == ["", ""]:
+            names.append(name)
+    return names
+
+
 def record_natives(
     chosen: Sequence[Case], progress: Progress | None = None, total: int = 0
 ) -> tuple[dict[str, str], str]:
     """Try each case natively and keep, for this library and card, which classes of products are right.
+
+    What tuning found wrong is computed again first, and forgotten where it is right.
 
     Returns
     -------
@@ -124,6 +147,11 @@ def record_natives(
     """
     outcomes: dict[str, list[tuple[str, str, str]]] = {}
     wrong: dict[str, str] = {}
+    scope = _library.library(0).scope
+    refuted = _refuted(scope)
+    if refuted:
+        _selftest_record.keep(scope, {}, refuted=refuted)
+        _library.record_changed()
     with _library.trial():
         for done, case in enumerate(chosen, start=1):
             name, status, message = try_native(case)
@@ -140,7 +168,7 @@ def record_natives(
             "" if not bad else f"the self-test found {len(bad)} of {len(results)} wrong, as {bad[0][0]}: {bad[0][1]}"
         )
         verdicts[name] = _selftest_record.Verdict(not bad, len(results), reason)
-    path = _selftest_record.keep(_library.library(0).scope, verdicts)
+    path = _selftest_record.keep(scope, verdicts)
     _library.record_changed()
     return wrong, str(path)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocpy._locks import file_lock
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _HEADER = b"SQLite format 3\0"
 _TABLE = b"CREATE TABLE records (scope TEXT NOT NULL, key TEXT NOT NULL"
 _OCTAL = re.compile(rb"\\([0-7]{3})")  # as /proc writes spaces in paths
 _LOOKED_AT_BYTES = 1 << 16
-BUSY_S = 30.0
+# How long a process waits for others that write a file.
+BUSY_S = 10.0
 # No product is done in less; a quotient by less is no gain.
 SHORTEST_US = 1e-6
 LAST_DATE = 253402300799.0  # in the year 9999
@@ -260,14 +262,17 @@ class RecordFile:
         is_new = head.startswith(_HEADER) and not any(head[68:72]) and not any(head[103:105])
         return is_new or not any(head) or _TABLE in head
 
-    def write(self, records: Iterable[Record], *, clear: str | None = None) -> None:
-        """Add records, the newer one of two staying; first delete those of the scope ``clear``, or with "*" all."""
+    def write(self, records: Iterable[Record], *, clear: str | None = None, wait_s: float | None = None) -> None:
+        """Add records, the newer one of two staying; first delete those of the scope ``clear``, or with "*" all.
+
+        Others that write are waited for ``wait_s`` seconds, by default :data:`BUSY_S`.
+        """
         import sqlite3
 
         rows = [tuple(getattr(record, name) for name in COLUMNS.split(", ")) for record in records]
 
         def change() -> None:
-            with self._open("rwc") as connection:
+            with self._open("rwc", wait_s=max(0.0, until - time.monotonic())) as connection:
                 if clear is not None:
                     connection.execute("DELETE FROM records WHERE ? IN (scope, '*')", (clear,))
                 connection.executemany(
@@ -281,7 +286,9 @@ class RecordFile:
 
         self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock():
+        wait_s = BUSY_S if wait_s is None else wait_s
+        until = time.monotonic() + wait_s
+        with self._lock(wait_s):
             try:
                 change()
             except sqlite3.OperationalError:
@@ -297,7 +304,7 @@ class RecordFile:
             if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise _foreign(self.path)
             self._refuse_newer(connection)
-            connection.text_factory = _text
+            _check_columns(connection)
             rows = [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
         faults = {index: fault for index, record in enumerate(rows) if (fault := fault_of(record))}
         warn_of_records(
@@ -316,12 +323,14 @@ class RecordFile:
             )
 
     @contextlib.contextmanager
-    def _open(self, mode: str, *, immutable: bool = False) -> Iterator[sqlite3.Connection]:
+    def _open(self, mode: str, *, immutable: bool = False, wait_s: float | None = None) -> Iterator[sqlite3.Connection]:
         import sqlite3
         from urllib.parse import quote
 
         uri = f"file:{quote(bytes(self.path.absolute()))}?mode={mode}" + ("&immutable=1" if immutable else "")
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+        wait_s = BUSY_S if wait_s is None else wait_s
+        connection = sqlite3.connect(uri, uri=True, timeout=wait_s, isolation_level=None)
+        connection.text_factory = _text
         try:
             if mode == "ro":
                 yield connection
@@ -330,6 +339,8 @@ class RecordFile:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
+        except UnicodeDecodeError as error:  # sqlite3 cannot say what is wrong with a schema that is no text
+            raise sqlite3.DatabaseError(f"malformed database schema: {error}") from None
         finally:
             connection.close()
 
@@ -337,6 +348,7 @@ class RecordFile:
         """Make the table of a new file, and refuse a file that is another program's."""
         if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
             self._refuse_newer(connection)
+            _check_columns(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             return
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -353,15 +365,9 @@ class RecordFile:
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Hold the file's lock: the kernel lets go of it when a process is killed."""
-        import fcntl
-
-        with (self.path.parent / (self.path.name + ".lock")).open("a") as lock:
-            with contextlib.suppress(OSError):  # a file system without locks has SQLite's own alone
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def _lock(self, wait_s: float) -> contextlib.AbstractContextManager[None]:
+        """Hold the file's lock; a file system without locks has SQLite's own alone."""
+        return file_lock(self.path.parent / (self.path.name + ".lock"), wait_s)
 
     def _damaged(self, error: Exception) -> None:
         if not self.writable:
@@ -370,7 +376,7 @@ class RecordFile:
         import sqlite3
 
         try:
-            with self._lock():
+            with self._lock(BUSY_S):
                 try:
                     self._read(immutable=False)  # another process may have put it right meanwhile
                 except sqlite3.OperationalError:
@@ -400,6 +406,16 @@ class RecordFile:
         warnings.warn(f"tuning database {self.path} cannot be read and is ignored: {error}", RocpyWarning, stacklevel=2)
 
 
+def _check_columns(connection: sqlite3.Connection) -> None:
+    """Refuse a table that is damaged, so that it has not the columns of one of ours."""
+    import sqlite3
+
+    names = {row[1] for row in connection.execute("PRAGMA table_info(records)")}
+    missing = [name for name in COLUMNS.split(", ") if name not in names]
+    if missing:
+        raise sqlite3.DatabaseError(f"its table of records has no column {missing[0]}")
+
+
 def _foreign(path: Path) -> InvalidProblemError:
     with path.open("rb") as file:
         seen = "another program's SQLite database" if file.read(len(_HEADER)) == _HEADER else "another kind of file"
@@ -421,10 +437,12 @@ def try_read(file: RecordFile) -> tuple[Sequence[Record], Exception | None]:
         return (), error
 
 
-def try_write(file: RecordFile, records: Sequence[Record], clear: str | None = None) -> Exception | None:
+def try_write(
+    file: RecordFile, records: Sequence[Record], clear: str | None = None, wait_s: float | None = None
+) -> Exception | None:
     """Write records, or clear those of a scope; return the error that a disk, a lock or a foreign file raised."""
     try:
-        file.write(records, clear=clear)
+        file.write(records, clear=clear, wait_s=wait_s)
     except _errors() as error:
         return error
     return None

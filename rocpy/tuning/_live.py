@@ -38,6 +38,7 @@ from rocpy.runtime.handles.stream_handle import hold_stream
 from rocpy.tuning import _race
 from rocpy.tuning._files import LAST_DATE, SHORTEST_US, Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
+from rocpy.tuning._retrial import Retrial
 from rocpy.tuning._timing import is_capturing
 from rocpy.tuning._trials import device_and_stream_of, progress_bar, trials, verified, without_wrong_first
 from rocpy.tuning._verification import sample_of
@@ -102,6 +103,8 @@ def tune(
         )
     # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
     with _lock, contextlib.nullcontext(hold_stream(product.stream)), _unrecorded():
+        clock = clock or _clock
+        started = clock()
         algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
@@ -117,11 +120,12 @@ def tune(
         if not force and product.choice[1] == "tuned":
             record = _choice.stored(problem, options, device)
             if record is not None:  # another thread may have cleared the database, or switched tuning off, meanwhile
-                return _remembered(problem, algorithms[0], record)
+                return _remembered(problem, algorithms[0], record, _file_of(problem, options, device))
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
         sample = sample_of(product)
-        by_rank, wrong = without_wrong_first(product, by_rank, sample)
         with contextlib.ExitStack() as scratch:
+            retrial = scratch.enter_context(Retrial(problem, options.max_workspace_bytes, **product.scalars()))
+            by_rank, wrong = without_wrong_first(product, by_rank, sample, retrial)
             if measure is None:
                 resident = _resident(product)
                 if resident is not product:
@@ -129,19 +133,20 @@ def tune(
                     resident.plan(max_algorithms=max_algorithms)
                 resident.prepare()
                 measure = scratch.enter_context(trials(resident, device, stream, by_rank))
-            measure = verified(product, by_rank, measure, sample)
+            measure = verified(product, by_rank, measure, sample, retrial)
             progress = scratch.enter_context(progress_bar(str(problem)))
-            verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
+            verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock, progress=progress)
         if wrong and verdict.runners[verdict.winner].cold:  # else the budget ended before any trial: nothing to store
             verdict = dataclasses.replace(
                 verdict, decided=True, reason=f"the heuristic's first choice is wrong; {verdict.reason}"
             )
         report = _conclude(product, problem, options, device, by_rank, verdict)
+        report = dataclasses.replace(report, trials=(*report.trials, *wrong), elapsed_ms=(clock() - started) * 1e3)
         info(
             "tuned %s: %s, %.2f times the heuristic's first choice, %s (%.0f ms)",
             problem, report.best, report.gain, report.reason, report.elapsed_ms,
         )  # fmt: skip
-        return dataclasses.replace(report, trials=(*report.trials, *wrong))
+        return report
 
 
 def _unrecorded() -> contextlib.AbstractContextManager[Any]:
@@ -210,23 +215,22 @@ def _conclude(
         database = current()
         scope_key, key = scope(device), problem_key(problem, options)
         old = database.find(scope_key, key)
-        database.store(
-            Record(
-                scope=scope_key,
-                key=key,
-                problem=problem.to_json(),
-                kernel=chosen.name,
-                solution=chosen.id,
-                workspace_bytes=chosen.workspace_bytes,
-                # A clock may be too coarse for a product.
-                measured_us=max(statistics.median(best.cold) * 1e3, SHORTEST_US),
-                spread=_race.relative_spread(best.cold),
-                baseline_us=max(statistics.median(first.cold) * 1e3, SHORTEST_US),
-                # Another machine's clock may be ahead; what was measured now is the newer one.
-                date=min(max(time.time(), 0.0 if old is None else old.date + 1e-3), LAST_DATE),
-            )
+        record = Record(
+            scope=scope_key,
+            key=key,
+            problem=problem.to_json(),
+            kernel=chosen.name,
+            solution=chosen.id,
+            workspace_bytes=chosen.workspace_bytes,
+            # A clock may be too coarse for a product.
+            measured_us=max(statistics.median(best.cold) * 1e3, SHORTEST_US),
+            spread=_race.relative_spread(best.cold),
+            baseline_us=max(statistics.median(first.cold) * 1e3, SHORTEST_US),
+            # Another machine's clock may be ahead; what was measured now is the newer one.
+            date=min(max(time.time(), 0.0 if old is None else old.date + 1e-3), LAST_DATE),
         )
-        stored = str(database.path or "")
+        database.store(record)
+        stored = _file_of(problem, options, device)
         _tuning_state.changed()
     return TuningReport(problem, ordered, verdict.decided, verdict.reason, gain, verdict.elapsed_ms, stored)
 
@@ -242,7 +246,12 @@ def _trial(algorithm: Any, runner: _race.Runner) -> Trial:
     )
 
 
-def _remembered(problem: Problem, algorithm: Any, record: Choice) -> TuningReport:
+def _file_of(problem: Problem, options: Options, device: int) -> str:
+    """Return the file that stores a problem's choice; empty for one in memory only."""
+    return str(current().file_of(scope(device), problem_key(problem, options)) or "")
+
+
+def _remembered(problem: Problem, algorithm: Any, record: Choice, stored: str) -> TuningReport:
     chosen = dataclasses.replace(algorithm, elapsed_ms=record.measured_us / 1e3)
     return TuningReport(
         problem,
@@ -251,7 +260,7 @@ def _remembered(problem: Problem, algorithm: Any, record: Choice) -> TuningRepor
         reason="it was measured before",
         gain=record.gain,
         elapsed_ms=0.0,
-        stored=str(current().path or ""),
+        stored=stored,
         source="tuned",
     )
 

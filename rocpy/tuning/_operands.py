@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
 from rocpy import dtypes
+from rocpy.blaslt.arrays.quantization import quantize_mx
+from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import UnsupportedError
@@ -25,38 +28,78 @@ def array_of(operand: OperandInfo, seed: int) -> Any:
         raise UnsupportedError(f"an operand with strides {operand.strides} is not generated; it would be copied anyway")
     extent = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.strides, strict=True) if n)
     values = np.random.default_rng(seed).standard_normal(extent, np.float32)
+    if row.kind == "complex":
+        values = values + 1j * np.random.default_rng(seed + 100).standard_normal(extent, np.float32)
     memory = (4 * values if row.kind == "int" else values).astype(row.numpy)
     strides = tuple(stride * memory.itemsize for stride in operand.strides)
-    return np.lib.stride_tricks.as_strided(memory, operand.shape, strides, writeable=False)
+    return np.ndarray(operand.shape, row.numpy, memory.view(np.uint8), strides=strides)
 
 
-def product_of(problem: Problem) -> PlannedProduct:
+def product_of(
+    problem: Problem, options: Options | None = None, *, alpha: Any = 1.0, beta: Any = None
+) -> PlannedProduct:
     """Return a product that has a problem, on made-up operands."""
     from rocpy.blaslt.front.planned import planned_product
     from rocpy.blaslt.operands.weight import Weight
 
-    several = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
-    if several:
-        raise UnsupportedError(
-            f"{several[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
-        )
-    arrays: dict[str, Any] = {
-        name: None if operand is None else array_of(operand, seed)
-        for seed, (name, operand) in enumerate(
-            (name, getattr(problem, name)) for name in ("a", "b", "c", "bias", "aux")
-        )
-    }
-    b: Any = Weight(arrays["b"]) if problem.b.packed else arrays["b"]
-    more: dict[str, Any] = {"epilogue": problem.epilogue, "dtype": problem.dtype, "compute": problem.compute}
-    more |= {name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)}
-    if getattr(problem, "amax", False):
-        more["amax"] = True
+    scales: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
+    if "block32" in (problem.scale_a, problem.scale_b):
+        arrays["a"], scales["scale_a"] = _in_blocks(problem.a, 0, -1)
+        arrays["b"], scales["scale_b"] = _in_blocks(problem.b, 1, -2)
+    else:
+        scales = _scales(problem)
+    for seed, name in enumerate(("a", "b", "c", "bias", "aux")):
+        operand = getattr(problem, name)
+        if name not in arrays:
+            arrays[name] = None if operand is None else array_of(operand, seed)
+    if problem.conj_a or problem.conj_b:
+        arrays = _conjugated(arrays, problem)
     return planned_product(
         arrays["a"],
-        b,
+        Weight(arrays["b"]) if problem.b.packed else arrays["b"],
         arrays["c"],
+        alpha=alpha,
+        beta=None if problem.c is None else beta,
         bias=arrays["bias"],
         aux=arrays["aux"],
+        epilogue=problem.epilogue,
+        dtype=problem.dtype,
+        compute=problem.compute,
         clamp=problem.clamp,
-        **more,
+        amax=problem.amax,
+        options=options,
+        **scales,
     )
+
+
+def _scales(problem: Problem) -> dict[str, Any]:
+    """Return scales of a problem, of which none is 1: a library that ignored one would give another result."""
+    scales: dict[str, Any] = {}
+    shapes = {"scale_a": (*problem.scale_a_batch, problem.m, 1), "scale_b": (*problem.scale_b_batch, 1, problem.n)}
+    for seed, (name, shape) in enumerate(shapes.items()):
+        kind = getattr(problem, name)
+        if kind == "vector":
+            scales[name] = np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(np.float32)
+        elif kind:
+            scales[name] = 0.5
+    return scales | {name: 0.25 for name in ("scale_c", "scale_d") if getattr(problem, name)}
+
+
+def _in_blocks(operand: OperandInfo, seed: int, axis: int) -> tuple[Any, Any]:
+    values = np.random.default_rng(seed).standard_normal(operand.shape, np.float32)
+    return quantize_mx(values, dtypes.lookup(operand.dtype), axis)
+
+
+def _conjugated(arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """Return arrays as tensors of torch's, which alone conjugates without a copy."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise UnsupportedError("conjugate operands are generated with torch, which is not installed") from None
+    tensors: dict[str, Any] = {
+        name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()
+    }
+    for name in ("a", "b"):
+        tensors[name] = tensors[name].conj() if getattr(problem, f"conj_{name}") else tensors[name]
+    return tensors

@@ -23,6 +23,7 @@ from rocpy.blaslt.selection import library as _library
 from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, RocpyWarning, UnsupportedError
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
+from rocpy.tuning._retrial import Retrial
 from rocpy.tuning._timing import Stopwatch
 from rocpy.tuning._verification import Sample
 
@@ -33,17 +34,17 @@ PATIENCE_S = 1.0
 # What flushing writes on a GPU: above the largest cache behind the L2, which HIP does not tell (256 MB on MI300X).
 GPU_FLUSH_BYTES = 512 << 20
 
-_FAILED = "failed: "
+_FAILED, _UNDECIDED = "failed: ", "undecided: "
 
 
 def without_wrong_first(
-    product: PlannedProduct, by_rank: list[Any], sample: Sample | None
+    product: PlannedProduct, by_rank: list[Any], sample: Sample | None, retrial: Retrial
 ) -> tuple[list[Any], list[Trial]]:
     """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
     wrong: list[Trial] = []
     while sample is not None:
-        message = _wrong(product, by_rank[0], sample)
-        if not message:
+        message = _wrong(product, by_rank[0], sample, retrial)
+        if not message or message.startswith(_UNDECIDED):
             break
         warnings.warn(
             f"algorithm {by_rank[0].name or by_rank[0].id} gives wrong results for {product.problem} and is not used: "
@@ -72,13 +73,14 @@ def verified(
     by_rank: Sequence[Any],
     measure: Callable[[int], tuple[float, float]],
     sample: Sample | None,
+    retrial: Retrial,
 ) -> Callable[[int], tuple[float, float]]:
     """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
     right = {0}
 
     def checked(rank: int) -> tuple[float, float]:
         if sample is not None and rank not in right:
-            message = _wrong(product, by_rank[rank], sample)
+            message = _wrong(product, by_rank[rank], sample, retrial)
             if message:
                 raise WrongResultError(message.removeprefix(_FAILED))
             right.add(rank)
@@ -87,7 +89,7 @@ def verified(
     return checked
 
 
-def _wrong(product: PlannedProduct, algorithm: Any, sample: Sample) -> str:
+def _wrong(product: PlannedProduct, algorithm: Any, sample: Sample, retrial: Retrial) -> str:
     try:
         result, additional = _outputs(product.execute(algorithm=algorithm))
     except TorchLayerRequired:  # says nothing of an algorithm
@@ -95,9 +97,14 @@ def _wrong(product: PlannedProduct, algorithm: Any, sample: Sample) -> str:
     except (LibraryError, UnsupportedError) as error:
         return f"{_FAILED}{error}"
     message = sample.wrong(result, additional)
-    if message:
-        _library.keep_wrong(product.launched, device_and_stream_of(product)[0], algorithm, message)
-    return message
+    if not message:
+        return ""
+    confirmed = retrial.wrong((algorithm.id, algorithm.name))
+    if confirmed is None:
+        return f"{_UNDECIDED}{message}"
+    if confirmed:
+        _library.keep_wrong(product.launched, device_and_stream_of(product)[0], algorithm, confirmed)
+    return confirmed
 
 
 def _outputs(result: Any) -> tuple[Any, dict[str, Any]]:

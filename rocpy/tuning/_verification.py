@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,13 +55,12 @@ class Part:
     def wrong(self, actual: Array) -> tuple[tuple[int, ...], str]:
         """Return the place of the first wrong number, and what is wrong with it; two empty ones where all are right."""
         low, high = _limits(self.dtype)
-        saturates = dtypes.lookup(self.dtype).bits <= 8 or dtypes.lookup(self.dtype).kind == "int"
+        saturates = dtypes.lookup(self.dtype).bits <= 8
         expected = np.clip(self.expected, low, high) if saturates else self.expected
-        with np.errstate(invalid="ignore"):
-            error = np.abs(actual - expected)
-            # Where float64 is not finite, or would not be in the output's type, nothing is said.
-            told = np.isfinite(expected) & np.isfinite(self.bound)
-            told &= saturates | (np.abs(expected) + self.bound < high)
+        error = np.abs(actual - expected)
+        # Where float64 is not finite, or would not be in the output's type, nothing is said.
+        told = np.isfinite(expected) & np.isfinite(self.bound)
+        told &= saturates | (np.abs(expected) + self.bound < high)
         bad = told & ~(error <= self.bound)
         if not bad.any():
             return (), ""
@@ -81,6 +79,8 @@ class Sample:
     ----------
     entries, rows, columns
         Which numbers of the result.
+    extents
+        Rows and columns of one product.
     result
         The result's.
     aux
@@ -94,6 +94,7 @@ class Sample:
     entries: tuple[tuple[int, ...], ...]
     rows: Array
     columns: Array
+    extents: tuple[int, int]
     result: Part
     aux: Part | None = None
     sums: Part | None = None
@@ -111,6 +112,7 @@ class Sample:
         """How far off the result's may be."""
         return self.result.bound
 
+    @np.errstate(all="ignore")  # not the caller's
     def wrong(self, result: Any, additional: Mapping[str, Any] | None = None) -> str:
         """Return what is wrong with a result and with what was given beside it; empty where the sample is right."""
         message = self._wrong_matrix(self.result, result, "")
@@ -130,8 +132,7 @@ class Sample:
         samples = []
         for entry in self.entries:
             one = full[entry] if entry else full
-            one = one.reshape(1, -1) if len(one.shape) == 1 and len(self.rows) == 1 else one
-            one = one.reshape(-1, 1) if len(one.shape) == 1 else one
+            one = one if len(one.shape) == 2 else one.reshape(self.extents)
             samples.append(_wide(one[self.rows][:, self.columns]))
         index, message = part.wrong(np.stack(samples))
         if not message:
@@ -155,11 +156,10 @@ class Sample:
         factor = abs(self.amax_factor)
         if factor == 0 or not np.isfinite(factor):
             return ""
-        with np.errstate(invalid="ignore"):
-            known = np.abs(self.result.expected) - self.result.bound
-            least = float(np.max(known[np.isfinite(known)], initial=0.0)) / factor
-            stored = _wide(_indexable(result))
-            most = float(np.max(np.abs(stored[np.isfinite(stored)]), initial=0.0)) / factor
+        known = np.abs(self.result.expected) - self.result.bound
+        least = float(np.max(known[np.isfinite(known)], initial=0.0)) / factor
+        stored = _wide(_indexable(result))
+        most = float(np.max(np.abs(stored[np.isfinite(stored)]), initial=0.0)) / factor
         limit = _limits(self.result.dtype)[1] / factor
         step = float(_last_rounding(self.result.dtype, np.asarray(max(most, least) * factor))) / factor
         too_large = most < limit and largest > (most + 2 * step) * (1 + 1e-5)
@@ -179,13 +179,18 @@ def _limits(dtype: str) -> tuple[float, float]:
     row = dtypes.lookup(dtype)
     if row.kind == "int":
         return float(np.iinfo(row.numpy).min), float(np.iinfo(row.numpy).max)
-    largest = math.inf if row.kind == "complex" else float(ml_dtypes.finfo(row.numpy).max)
+    largest = float(ml_dtypes.finfo(_component(dtype)).max)
     return -largest, largest
+
+
+def _component(dtype: str) -> Any:
+    """Return the type of a complex number's parts, or the type itself."""
+    return dtypes.lookup({"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)).numpy
 
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What the expected numbers are computed from: a planned product, operands, scales, a and b wide."""
+    """What the expected numbers are computed from: a planned product, operands, scales, a and b as matrices."""
 
     product: PlannedProduct
     problem: Problem
@@ -195,6 +200,7 @@ class _Inputs:
     b: Any
 
 
+@np.errstate(all="ignore")  # not the caller's
 def sample_of(product: PlannedProduct) -> Sample | None:
     """Return what a planned product's results are compared with; ``None`` where its operands cannot be read here."""
     problem: Problem = product.problem
@@ -202,6 +208,7 @@ def sample_of(product: PlannedProduct) -> Sample | None:
         return None
     operands = dict(product.operand_arrays)
     operands |= {name: _indexable(operands[name]) for name in ("c", "bias", "aux")}
+    operands |= {name: _of_result(operands[name], problem) for name in ("c", "aux")}
     scales = {name: _indexable(value) for name, value in (product.scale_values or ScaleArguments()).items()}
     a, b = (_operand(operands[name], scales, name, problem) for name in ("a", "b"))
     if a is None or b is None:
@@ -215,7 +222,7 @@ def sample_of(product: PlannedProduct) -> Sample | None:
     sums = _sums(inputs, entries)
     scale_d = 1.0 if scales["scale_d"] is None else float(_wide_number(scales["scale_d"]))
     return Sample(
-        entries, rows, columns, Part(exact, bounds, problem.dtype),
+        entries, rows, columns, (problem.m, problem.n), Part(exact, bounds, problem.dtype),
         aux=Part(aux, aux_bounds, problem.dtype) if problem.row.aux == "store" else None,
         sums=None if sums is None else sums[0], sum_entries=() if sums is None else sums[1],
         sum_indices=None if sums is None else sums[2], amax_factor=scale_d,
@@ -236,8 +243,13 @@ def _sums(
         return None
     extent = problem.m if kind == "bgrada" else problem.n
     indices = sampled(extent, MOST_ROWS)
-    lead = len(problem.gradient_shape) - 1
-    own = tuple(dict.fromkeys(entry[len(entry) - lead :] for entry in entries))
+    batch = problem.gradient_shape[:-1]  # that of an operand that is summed may broadcast
+    lead = len(batch)
+    own = tuple(
+        dict.fromkeys(
+            tuple(min(i, n - 1) for i, n in zip(entry[len(entry) - lead :], batch, strict=True)) for entry in entries
+        )
+    )
     exact, bounds = [], []
     for entry in own:
         full = (0,) * (len(problem.batch_shape) - lead) + entry
@@ -246,11 +258,8 @@ def _sums(
             terms, slack, axis = y, error.sum(axis=0), 0
         else:
             matrix, name = (inputs.a, "a") if kind == "bgrada" else (inputs.b, "b")
-            vector = matrix.reshape(1, -1) if kind == "bgrada" else matrix.reshape(-1, 1)
-            matrix = vector if len(matrix.shape) == 1 else matrix
             axis = 1 if kind == "bgrada" else 0
             terms = _part(matrix, full, indices if axis else None, None if axis else indices)
-            terms = terms.conj() if getattr(problem, f"conj_{name}") else terms
             if "block32" not in (problem.scale_a, problem.scale_b):
                 terms = terms * _factor(scales[f"scale_{name}"], full, indices, name)
             slack = 0.0
@@ -272,15 +281,30 @@ def _operand(operand: Any, scales: dict[str, Any], name: str, problem: Problem) 
     operand = operand.matrix() if hasattr(operand, "matrix") else operand
     if "block32" in (problem.scale_a, problem.scale_b):
         return dequantized(operand, scales[f"scale_{name}"], name)
-    memory = getattr(operand, "memory", operand)
-    if memory is not operand:
+    if not isinstance(operand, np.ndarray) and getattr(operand, "memory", operand) is not operand:
         return None
-    return _indexable(operand)
+    array = _indexable(operand)
+    if len(array.shape) > 1:
+        return array
+    return array.reshape((1, problem.k) if name == "a" else (problem.k, 1))
+
+
+def _of_result(array: Any, problem: Problem) -> Any:
+    """Return an array that broadcasts to the result with the axes that a vector operand lacks there."""
+    if array is None:
+        return None
+    shape = (1,) * (len(problem.result_shape) - len(array.shape)) + tuple(array.shape)
+    lead = len(problem.batch_shape)
+    rows, columns = len(problem.a.shape) > 1, len(problem.b.shape) > 1
+    matrix = shape[lead:] if rows and columns else (*shape[lead:], 1) if rows else (1, *shape[lead:])
+    return array.reshape((*shape[:lead], *(matrix if rows or columns else (1, 1))))
 
 
 def _indexable(array: Any) -> Any:
-    """Return an array that can be indexed and given another shape: a Buffer is copied to numpy."""
-    return array.to_numpy() if isinstance(array, Buffer) else array
+    """Return an array that can be indexed as numpy's are: a Buffer is copied, a subclass of numpy's array left out."""
+    if isinstance(array, Buffer):
+        return array.to_numpy()
+    return np.asarray(array) if isinstance(array, np.ndarray) else array
 
 
 def _part(array: Any, entry: tuple[int, ...], rows: Array | None, columns: Array | None) -> Array:
@@ -323,36 +347,33 @@ def _entry(
     problem, operands, scales, a, b = inputs.problem, inputs.operands, inputs.scales, inputs.a, inputs.b
     row = EPILOGUES[problem.epilogue]
     alpha, beta = inputs.product.scalars()["alpha"], inputs.product.scalars()["beta"]
-    left = _part(a.reshape(1, -1) if len(a.shape) == 1 else a, entry, rows, None)
-    right = _part(b.reshape(-1, 1) if len(b.shape) == 1 else b, entry, None, columns)
-    left, right = (x.conj() if conj else x for x, conj in ((left, problem.conj_a), (right, problem.conj_b)))
+    left, right = _part(a, entry, rows, None), _part(b, entry, None, columns)
     if "block32" not in (problem.scale_a, problem.scale_b):
         left = left * _factor(scales["scale_a"], entry, rows, "a")
         right = right * _factor(scales["scale_b"], entry, columns, "b")
-    with np.errstate(all="ignore"):
-        x, size = alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
-        terms = []
-        if operands["c"] is not None and beta != 0.0:
-            shaped = operands["c"].reshape(*problem.batch_shape, problem.m, problem.n)
-            terms.append(beta * _part(shaped, entry, rows, columns) * _factor(scales["scale_c"], entry, columns, "b"))
-        if row.bias:
-            terms.append(_bias(operands["bias"], problem, entry, rows, columns))
-        for term in terms:
-            x, size = x + term, size + np.abs(term)
-        count = problem.k * (2 if problem.is_complex else 1) + 16
-        u = _ROUNDOFF["float64" if problem.dtype == "complex128" else problem.compute]
-        error = count * u / max(1.0 - count * u, 0.5) * size
-        pre, pre_error = x, error + _last_rounding(problem.dtype, np.abs(x) + error)
-        aux = None
-        if row.aux == "load":
-            aux = _part(operands["aux"].reshape(*problem.batch_shape, problem.m, problem.n), entry, rows, columns)
-        y = activated(framework_of(x), row, x, aux, problem.clamp)
-        own = _GRADIENT_ERROR if aux is not None and problem.compute != "float64" else _OWN_ERROR * u
-        error = _STEEPEST * error + own * (np.abs(x) + error)
-        if not last:
-            return y, error, pre, pre_error
-        scale_d = _factor(scales["scale_d"], entry, columns, "b")
-        y, error = y * scale_d, error * abs(scale_d)
+    x, size = alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
+    terms = []
+    if operands["c"] is not None and beta != 0.0:
+        c = _part(operands["c"], entry, rows, columns)
+        terms.append(beta * c * _factor(scales["scale_c"], entry, columns, "b"))
+    if row.bias:
+        terms.append(_bias(operands["bias"], problem, entry, rows, columns))
+    for term in terms:
+        x, size = x + term, size + np.abs(term)
+    count = problem.k * (2 if problem.is_complex else 1) + 16
+    u = _ROUNDOFF["float64" if problem.dtype == "complex128" else problem.compute]
+    error = count * u / max(1.0 - count * u, 0.5) * size
+    pre, pre_error = x, error + _last_rounding(problem.dtype, np.abs(x) + error)
+    aux = None
+    if row.aux == "load":
+        aux = _part(operands["aux"], entry, rows, columns)
+    y = activated(framework_of(x), row, x, aux, problem.clamp)
+    own = _GRADIENT_ERROR if aux is not None and problem.compute != "float64" else _OWN_ERROR * u
+    error = _STEEPEST * error + own * (np.abs(x) + error)
+    if not last:
+        return y, error, pre, pre_error
+    scale_d = _factor(scales["scale_d"], entry, columns, "b")
+    y, error = y * scale_d, error * abs(scale_d)
     return y, error + _last_rounding(problem.dtype, np.abs(y) + error), pre, pre_error
 
 
@@ -367,6 +388,5 @@ def _last_rounding(dtype: str, size: Array) -> Array:
     kind = dtypes.lookup(dtype)
     if kind.kind == "int":
         return np.full(size.shape, 0.5)
-    component = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-    form = ml_dtypes.finfo(dtypes.lookup(component).numpy)
+    form = ml_dtypes.finfo(_component(dtype))
     return size * float(form.eps) + float(form.smallest_subnormal)

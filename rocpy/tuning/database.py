@@ -50,7 +50,9 @@ class Database:
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None) -> None:
         self.files = _files(_default_paths() if paths is None else _checked(paths))
         self._known: dict[tuple[str, str], Record] | None = None
+        self._sources: dict[tuple[str, str], Path | None] = {}  # the file of what is known, None for memory alone
         self._warned = False
+        self._wait_s: float | None = None  # 0 while the file cannot be written: others are waited for once
         self._make_locks()
         _databases.add(self)
 
@@ -72,6 +74,11 @@ class Database:
     def find(self, scope: str, key: str) -> Record | None:
         """Return the record of a problem in an environment, if there is one."""
         return self._load().get((scope, key))
+
+    def file_of(self, scope: str, key: str) -> Path | None:
+        """Return the file that stores a record; ``None`` if it is in memory only, or there is none."""
+        self._load()
+        return self._sources.get((scope, key))
 
     def is_empty(self) -> bool:
         """Whether there is no record at all."""
@@ -97,13 +104,14 @@ class Database:
             check_record(record, f"record {number}")
         with self._writing:
             # The file first: who reads it again meanwhile finds them.
-            self._write(records)
+            written = self._write(records)
             with self._lock:
                 known = self._read_all()
                 for record in records:
                     old = known.get((record.scope, record.key))
                     if old is None or record.date >= old.date:
                         known[record.scope, record.key] = record
+                        self._sources[record.scope, record.key] = written
 
     def merge(self, other: Database) -> int:
         """Add another database's records and return how many were new or newer."""
@@ -147,6 +155,7 @@ class Database:
                     old = known.get((record.scope, record.key))
                     if old is None or not file.shared or record.date >= old.date:
                         known[record.scope, record.key] = record
+                        self._sources[record.scope, record.key] = file.path
             self._known = known
         return self._known
 
@@ -156,12 +165,16 @@ class Database:
             warnings.warn(f"tuning database {file.path} is ignored: {error}", RocpyWarning, stacklevel=4)
         return records
 
-    def _write(self, records: Sequence[Record], clear: str | None = None) -> None:
+    def _write(self, records: Sequence[Record], clear: str | None = None) -> Path | None:
+        """Write to the file that is written, and return it; ``None`` where there is none or it cannot be written."""
         file = next((file for file in self.files if file.writable), None)
         if file is None:
-            return
-        error = try_write(file, records, clear)
-        if error is not None and not self._warned:
+            return None
+        error = try_write(file, records, clear, self._wait_s)
+        self._wait_s = None if error is None else 0.0
+        if error is None:
+            return file.path
+        if not self._warned:
             self._warned = True
             warnings.warn(
                 f"tuning database {file.path} cannot be written ({error}): what is measured is kept until the process "
@@ -169,6 +182,7 @@ class Database:
                 RocpyWarning,
                 stacklevel=4,
             )
+        return None
 
 
 def _checked(paths: object) -> list[Path]:
@@ -181,15 +195,23 @@ def _checked(paths: object) -> list[Path]:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(text, str) or "\0" in text:
             raise InvalidOperandError(f"paths: {path!r} is not the path of a file or folder")
-        checked.append(Path(text))
+        checked.append(_absolute(Path(text)))
     return checked
+
+
+def _absolute(path: Path) -> Path:
+    """Return the file that a path names now, wherever the process goes."""
+    try:
+        return path.absolute()
+    except OSError:  # its folder is gone
+        return path
 
 
 def _default_paths() -> list[Path]:
     configured = platform.environment("ROCPY_TUNING_DB")
     if configured:
         try:
-            return [Path(part).expanduser() for part in configured.split(os.pathsep) if part]
+            return [_absolute(Path(part).expanduser()) for part in configured.split(os.pathsep) if part]
         except RuntimeError as error:  # the home folder of a user that there is not
             raise InvalidProblemError(
                 f"ROCPY_TUNING_DB: {configured!r}: {error}; name files or folders, or unset it"

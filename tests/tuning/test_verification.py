@@ -10,6 +10,7 @@ from several_algorithms import candidates
 
 import rocpy
 from rocpy.blaslt.composed.plan import ComposedProduct
+from rocpy.blaslt.front import planned
 from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.blaslt.selection import tuning_state as _tuning_state
@@ -72,15 +73,28 @@ def test_samples_have_the_edges_and_both_parities():
 
 
 class Faulty(ComposedProduct):
-    """A product some of whose algorithms are wrong at odd columns."""
+    """A product some of whose algorithms are wrong, whatever the operands: at odd columns, or beside a right result."""
 
     wrong: frozenset[int] = frozenset()
 
     def execute(self, *, algorithm=None, out=None, stream=None):
         result = super().execute(algorithm=algorithm, out=out, stream=stream)
-        if getattr(algorithm, "rank", 0) in self.wrong:
-            result[..., 1::2] *= 1.25
+        if getattr(algorithm, "rank", 0) not in self.wrong:
+            return result
+        if isinstance(result, tuple):
+            beside = {
+                name: np.array(value * value.dtype.type(1.5) + value.dtype.type(1)) for name, value in result[1].items()
+            }
+            return result[0], beside
+        result[..., 1::2] *= 1.25
         return result
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """Make the algorithms of these ranks wrong in all products that are planned."""
+    monkeypatch.setattr(planned, "ComposedProduct", Faulty)
+    return lambda ranks: monkeypatch.setattr(Faulty, "wrong", frozenset(ranks))
 
 
 def operands(m=64, n=256, k=128):
@@ -101,10 +115,10 @@ class Clock:
         return self.now
 
 
-def test_the_fastest_is_not_chosen_when_it_is_wrong():
+def test_the_fastest_is_not_chosen_when_it_is_wrong(spoil):
     with Faulty(*operands()) as product:
         candidates(product, 3)
-        product.wrong = frozenset({1})
+        spoil({1})
         report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
         assert report.best.rank != 1
         dropped = [trial.dropped for trial in report.trials if trial.algorithm.rank == 1]
@@ -112,11 +126,11 @@ def test_the_fastest_is_not_chosen_when_it_is_wrong():
         assert "wrong at" in dropped[0]
 
 
-def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
+def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database, spoil):
     a, b = operands()
     with Faulty(a, b) as product:
         candidates(product)
-        product.wrong = frozenset({0})
+        spoil({0})
         with pytest.warns(RocpyWarning, match="gives wrong results"):
             report = _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
         assert report.best.rank != 0
@@ -128,10 +142,10 @@ def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
         assert product.algorithm.rank == report.best.rank
 
 
-def test_a_wrong_first_is_left_out_where_the_budget_ends_before_any_trial(own_database):
+def test_a_wrong_first_is_left_out_where_the_budget_ends_before_any_trial(own_database, spoil):
     with Faulty(*operands()) as product:
         candidates(product)
-        product.wrong = frozenset({0})
+        spoil({0})
         ticks = itertools.count(step=10.0)
         with pytest.warns(RocpyWarning, match="gives wrong results"):
             report = _live.tune(product, budget_ms=1.0, measure=favour(0), clock=ticks.__next__)
@@ -140,25 +154,11 @@ def test_a_wrong_first_is_left_out_where_the_budget_ends_before_any_trial(own_da
         assert not list(own_database.records())
 
 
-def test_where_all_are_wrong_nothing_is_chosen():
+def test_where_all_are_wrong_nothing_is_chosen(spoil):
     with Faulty(*operands(), epilogue="relu") as product:
-        product.wrong = frozenset(one.rank for one in product.plan(max_algorithms=32))
+        spoil(one.rank for one in product.plan(max_algorithms=32))
         with pytest.warns(RocpyWarning, match="wrong"), pytest.raises(UnsupportedError, match="selftest"):
             _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
-
-
-class FaultyBeside(ComposedProduct):
-    """A product one of whose algorithms gives wrong numbers beside a right result."""
-
-    wrong: frozenset[int] = frozenset()
-
-    def execute(self, *, algorithm=None, out=None, stream=None):
-        result, beside = super().execute(algorithm=algorithm, out=out, stream=stream)
-        if getattr(algorithm, "rank", 0) in self.wrong:
-            beside = {
-                name: np.array(value * value.dtype.type(1.5) + value.dtype.type(1)) for name, value in beside.items()
-            }
-        return result, beside
 
 
 def quantized(shape, seed):
@@ -177,13 +177,13 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("kind", BESIDE)
-def test_what_is_given_beside_the_result_is_compared_too(kind):
+def test_what_is_given_beside_the_result_is_compared_too(kind, spoil):
     a, b = operands() if kind != "amax" else (quantized((64, 128), 1), quantized((128, 256), 2))
-    with FaultyBeside(a, b, **BESIDE[kind](a, b)) as product:
+    with Faulty(a, b, **BESIDE[kind](a, b)) as product:
         candidates(product)
         if product.unfused is not None:
             pytest.skip("composed on this release: the framework gives what is beside the result")
-        product.wrong = frozenset({1})
+        spoil({1})
         report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
         assert report.best.rank != 1
         (dropped,) = [trial.dropped for trial in report.trials if trial.algorithm.rank == 1]
@@ -194,12 +194,14 @@ def identity(algorithm):
     return algorithm.id, algorithm.name
 
 
-def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, selftest_record, tmp_path, monkeypatch):
+def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(
+    own_database, selftest_record, tmp_path, monkeypatch, spoil
+):
     """Not by the heuristic's order, nor by a record of another tuning, in this process or another; others may be."""
     a, b = operands()
     with Faulty(a, b) as product:
         first = candidates(product)[0]
-        product.wrong = frozenset({0})
+        spoil({0})
         with pytest.warns(RocpyWarning, match="gives wrong results"):
             _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
     assert first.name in selftest_record.read_text()
@@ -224,10 +226,10 @@ def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, sel
         assert product.plan()[0].rank == 0
 
 
-def test_a_class_of_products_all_of_whose_algorithms_are_wrong_is_composed():
+def test_a_class_of_products_all_of_whose_algorithms_are_wrong_is_composed(spoil):
     a, b = operands()
     with Faulty(a, b, epilogue="relu") as product:
-        product.wrong = frozenset(one.rank for one in product.plan(max_algorithms=32))
+        spoil(one.rank for one in product.plan(max_algorithms=32))
         with pytest.warns(RocpyWarning, match="wrong"), pytest.raises(UnsupportedError, match="wrong"):
             _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
     explained = rocpy.explain(a, b, epilogue="relu")
@@ -236,7 +238,7 @@ def test_a_class_of_products_all_of_whose_algorithms_are_wrong_is_composed():
     np.testing.assert_allclose(rocpy.matmul(a, b, epilogue="relu"), np.maximum(a @ b, 0), rtol=1e-3, atol=1e-3)
 
 
-def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch):
+def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch, spoil):
     a, b = operands()
 
     def full(*_):
@@ -245,7 +247,7 @@ def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch):
     monkeypatch.setattr(_disk_cache, "replace", full)
     with Faulty(a, b) as product:
         first = candidates(product)[0]
-        product.wrong = frozenset({0})
+        spoil({0})
         with pytest.warns(RocpyWarning, match=r"wrong results|not written"):
             _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
     with rocpy.Matmul(a, b) as product:

@@ -27,6 +27,15 @@ def largest(dtype: str) -> float:
     return float(ml_dtypes.finfo(dtypes.lookup(dtype).numpy).max)
 
 
+@functools.cache
+def _digits(dtype: str) -> tuple[int, float]:
+    """Return the digits of a floating-point format, and its smallest number."""
+    import ml_dtypes
+
+    form = ml_dtypes.finfo(dtypes.lookup(dtype).numpy)
+    return form.nmant + 1, float(form.smallest_subnormal)
+
+
 class Framework:
     """Operations of numpy and of modules that have its names: cupy, jax.numpy."""
 
@@ -61,7 +70,27 @@ class Framework:
             array = self.clamp(array, -limit, limit)
         elif dtype in _INTEGER_LIMITS:
             array = self.clamp(self.module.rint(array), *_INTEGER_LIMITS[dtype])
-        return array.astype(dtypes.lookup(dtype).numpy, copy=False)
+        return self.once(array, dtype).astype(dtypes.lookup(dtype).numpy, copy=False)
+
+    def once(self, x: Any, dtype: str) -> Any:
+        """Return float64 numbers with no more digits than a type of at most 16 bits has, other arrays as they are.
+
+        Frameworks convert the former by way of float32, which rounds twice.
+        """
+        row = dtypes.lookup(dtype)
+        if row.kind != "float" or row.bits > 16 or not str(x.dtype).endswith("float64"):
+            return x
+        digits, least = _digits(dtype)
+        wide = self.constant(x)
+        mantissas, _ = self.module.frexp(wide)
+        step = self.clamp(wide / mantissas * 2.0**-digits, least, math.inf)
+        rounded = self.module.round(wide / step) * step
+        # As an addition, which frameworks can differentiate; NaN for what is zero or not finite.
+        return self.module.where(self.module.isfinite(rounded), x + (rounded - wide), x)
+
+    def constant(self, x: Any) -> Any:
+        """Return an array whose further operations no framework records."""
+        return x
 
     def sigmoid(self, x: Any) -> Any:
         """Return ``1 / (1 + exp(-x))``; where exp overflows, the quotient is the 0 that it should be."""
@@ -115,7 +144,10 @@ class _Torch(Framework):
             array = self.clamp(array, -limit, limit)
         elif dtype in _INTEGER_LIMITS:
             array = self.clamp(array.round(), *_INTEGER_LIMITS[dtype])
-        return array.to(wanted)
+        return self.once(array, dtype).to(wanted)
+
+    def constant(self, x: Any) -> Any:
+        return x.detach()
 
     def sigmoid(self, x: Any) -> Any:
         return self.module.sigmoid(x)
@@ -192,7 +224,7 @@ def values(array: Any) -> np.ndarray[Any, Any]:
     if isinstance(array, Buffer):
         return array.to_numpy()
     if root(array) == "torch":
-        array = array.detach().cpu()
+        array = array.detach().cpu().resolve_conj().resolve_neg()
         narrow = array.dtype.is_floating_point and array.dtype.itemsize <= 2
         result: np.ndarray[Any, Any] = (array.float() if narrow else array).numpy()
         return result

@@ -13,7 +13,7 @@ from rocpy.blaslt.model.algorithms import LISTED, Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection.stored import Choice, stored_choices
-from rocpy.blaslt.selection.tuning_state import OFF, changed, mode
+from rocpy.blaslt.selection.tuning_state import OFF, changed, is_trial, mode
 
 _lock = threading.Lock()
 hold_over_forks(_lock)
@@ -68,7 +68,7 @@ def candidates_wanted(problem: Problem, options: Options, device: int) -> int:
 def choose(problem: Problem, options: Options, device: int, algorithms: Sequence[Algorithm]) -> tuple[int, str]:
     """Return the place of the algorithm to launch and where the choice came from; called once for each plan.
 
-    The place is -1 where each of them gave wrong numbers before.
+    The place is -1 where each of them gave wrong numbers before, and none is on trial.
     """
     for recorder in tuple(_recorders):
         recorder(problem)
@@ -80,7 +80,7 @@ def choose(problem: Problem, options: Options, device: int, algorithms: Sequence
     if position is not None and position in right:
         source = "tuned"
     else:
-        position = right[0] if right else -1
+        position = right[0] if right else 0 if algorithms and is_trial() else -1
     if position >= 0:
         info("planned %s: %s of %d, %s", problem, algorithms[position], len(algorithms), source)
     return position, source

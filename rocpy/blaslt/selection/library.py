@@ -135,7 +135,7 @@ def keep_wrong(problem: Problem, device: int, algorithm: Algorithm | None, reaso
     name = class_of(problem, here)
     if algorithm is not None:
         name = _selftest_record.name_of_algorithm(name, algorithm.id, algorithm.name)
-    _selftest_record.note(here.scope, {name: _selftest_record.Verdict(False, 1, reason)})
+    _selftest_record.note(here.scope, {name: _selftest_record.Verdict(False, 1, reason, problem.to_json())})
     _tuning_state.changed()
 
 

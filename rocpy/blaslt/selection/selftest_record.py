@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocpy import _core, _json
-from rocpy._locks import hold_over_forks
+from rocpy._locks import file_lock, hold_over_forks
 from rocpy.errors import RocpyWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-SCHEMA = 1
+SCHEMA = 2
+# How long a process waits for another one that writes the record.
+BUSY_S = 10.0
 # A record of another library, card or setting is none of this one's: the oldest beyond these are dropped.
 MOST_SCOPES = 32
 _lock = threading.Lock()
@@ -25,11 +27,15 @@ _loaded: dict[str, dict[str, Verdict]] | None = None
 
 
 class Verdict(NamedTuple):
-    """What the self-test found of a class of products: whether all cases were right, how many, and what was not."""
+    """What the self-test found of a class of products: whether all cases were right, how many, and what was not.
+
+    ``problem`` is the JSON of the problem that tuning found an algorithm wrong for, on rocpy's own operands.
+    """
 
     passed: bool
     cases: int
     reason: str = ""
+    problem: str = ""
 
 
 def record_path() -> Path:
@@ -60,11 +66,15 @@ def scope_of(version: int, arch: str) -> str:
 
 def verdict(scope: str, name: str) -> Verdict | None:
     """Return what was kept of a class of products, ``None`` where nothing was."""
+    return _rows(scope).get(name)
+
+
+def _rows(scope: str) -> dict[str, Verdict]:
     global _loaded
     with _lock:
         if _loaded is None:
             _loaded = _read(record_path())
-        return _loaded.get(scope, {}).get(name)
+        return _loaded.get(scope, {})
 
 
 def forget_loaded() -> None:
@@ -74,16 +84,22 @@ def forget_loaded() -> None:
         _loaded = None
 
 
-def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
-    """Add what a self-test found to the file; what it found earlier of the same classes is replaced."""
+def of_tuning(scope: str) -> dict[str, Verdict]:
+    """Return what tuning found wrong, by the names of classes and algorithms."""
+    return {name: one for name, one in _rows(scope).items() if one.problem}
+
+
+def keep(scope: str, verdicts: dict[str, Verdict], *, refuted: Iterable[str] = ()) -> Path:
+    """Add what a self-test found to the file; what it found earlier of the same classes, or refuted, is gone."""
     from rocpy.runtime import _disk_cache
 
     path = record_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _exclusive(path):
+    gone = frozenset(refuted)
+    with file_lock(path.with_name(f"{path.name}.lock"), BUSY_S):
         verdicts_by_scope = _read(path)
-        merged = {**verdicts_by_scope.pop(scope, {}), **verdicts}
-        verdicts_by_scope[scope] = merged
+        before = verdicts_by_scope.pop(scope, {})
+        verdicts_by_scope[scope] = {**{name: one for name, one in before.items() if name not in gone}, **verdicts}
         retained = dict(list(verdicts_by_scope.items())[-MOST_SCOPES:])
         document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in retained.items()}}
         _disk_cache.replace(path, _json.dumps(document, indent=1).encode())
@@ -111,38 +127,24 @@ def name_of_algorithm(products: str, number: int, name: str) -> str:
     return f"{products}{_ALGORITHM}{number} {name}"
 
 
+def algorithm_of(row: str) -> tuple[int, str] | None:
+    """Return id and name of the algorithm whose result is filed under a name; ``None`` for a class of products."""
+    number, _, name = row.partition(_ALGORITHM)[2].partition(" ")
+    return (int(number), name) if number.lstrip("-").isdecimal() else None
+
+
 def wrong_algorithms(scope: str, products: str) -> frozenset[tuple[int, str]]:
     """Return id and name of the algorithms that were found wrong for a class of products."""
-    global _loaded
-    with _lock:
-        if _loaded is None:
-            _loaded = _read(record_path())
-        rows = _loaded.get(scope)
+    rows = _rows(scope)
     if not rows:
         return frozenset()
-    prefix, verdicts_by_scope = products + _ALGORITHM, set()
-    for row, one in rows.items():
-        number, _, name = row.removeprefix(prefix).partition(" ")
-        if row.startswith(prefix) and not one.passed and number.lstrip("-").isdecimal():
-            verdicts_by_scope.add((int(number), name))
-    return frozenset(verdicts_by_scope)
+    prefix = products + _ALGORITHM
+    found = {algorithm_of(row) for row, one in rows.items() if row.startswith(prefix) and not one.passed}
+    return frozenset(algorithm for algorithm in found if algorithm is not None)
 
 
 def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:
-    return {name: [one.passed, one.cases, one.reason] for name, one in verdicts.items()}
-
-
-@contextlib.contextmanager
-def _exclusive(path: Path) -> Any:
-    """Hold the file's lock between processes, where the system has such locks."""
-    with path.with_name(f"{path.name}.lock").open("w", encoding="utf-8") as lock:
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except (ImportError, OSError):
-            pass
-        yield
+    return {name: list(one) for name, one in verdicts.items()}
 
 
 def _read(path: Path) -> dict[str, dict[str, Verdict]]:
@@ -167,10 +169,11 @@ def _read(path: Path) -> dict[str, dict[str, Verdict]]:
 
 
 def _verdict_of(row: Any) -> Verdict:
-    passed, cases, reason = row
-    if not isinstance(passed, bool) or not isinstance(cases, int) or not isinstance(reason, str):
+    passed, cases, reason, problem = row
+    texts = isinstance(reason, str) and isinstance(problem, str)
+    if not isinstance(passed, bool) or not isinstance(cases, int) or not texts:
         raise TypeError(f"{row!r} is not a result of a self-test")
-    return Verdict(passed, cases, reason)
+    return Verdict(passed, cases, reason, problem)
 
 
 def _warn(path: Path, reason: str) -> None:
