@@ -171,9 +171,8 @@ cdef object parse_output(object array, str name, Operand* out, bint is_product=T
             "pass a plain contiguous array"
         )
     if out.read_only:
-        raise InvalidOperandError(
-            f"{name}: {seen(array)} is read-only; pass a writable array, or omit it and use the returned result"
-        )
+        advice = ", or omit it and use the returned result" if name == "out" else ""
+        raise InvalidOperandError(f"{name}: {seen(array)} is read-only; pass a writable array{advice}")
     if overlaps_itself(out):
         raise InvalidOperandError(
             f"{name}: {seen(array)} has elements that share memory (an expanded view?); pass its contiguous copy"

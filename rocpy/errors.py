@@ -28,6 +28,7 @@ __all__ = [
     "OutOfMemoryError",
     "RcclError",
     "RcclInternalError",
+    "RcclOutOfMemoryError",
     "RcclSystemError",
     "RemoteError",
     "RocpyError",
@@ -192,6 +193,10 @@ class RcclSystemError(RcclError):
     """Sockets, shared memory or a driver failed under a collective."""
 
 
+class RcclOutOfMemoryError(RcclError, OutOfMemoryError):
+    """A device, or the host, has no memory for a collective, its communicator, or RCCL's allocator."""
+
+
 class RcclInternalError(RcclError):
     """An internal error of the collectives' library."""
 
@@ -264,7 +269,7 @@ class RocpyWarning(RuntimeWarning):
         super().__init__(*args)
 
 
-# (library, status) to class; every other status is a LibraryError.
+# (library, status) to class; every other status is a LibraryError, of RCCL an RcclError.
 _CLASS_OF_STATUS: dict[tuple[str, int], type[_CallError]] = {
     ("hip", 2): OutOfMemoryError,  # hipErrorOutOfMemory
     ("hip", 701): OutOfMemoryError,  # hipErrorLaunchOutOfResources
@@ -319,7 +324,7 @@ def error_for_status(
     message = f"{function} ({library}) failed: {shown}"
     if detail:
         message += f": {detail}"
-    chosen = _CLASS_OF_STATUS.get((library, status), LibraryError)
+    chosen = _CLASS_OF_STATUS.get((library, status), RcclError if library == "rccl" else LibraryError)
     return chosen(message, function=function, library=library, status=status, status_name=status_name)
 
 

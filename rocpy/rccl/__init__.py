@@ -13,6 +13,7 @@ from rocpy.errors import (
     InvalidUsageError,
     RcclError,
     RcclInternalError,
+    RcclOutOfMemoryError,
     RcclSystemError,
     RemoteError,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "PreMulSum",
     "RcclError",
     "RcclInternalError",
+    "RcclOutOfMemoryError",
     "RcclSystemError",
     "RemoteError",
     "UniqueId",

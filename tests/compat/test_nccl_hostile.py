@@ -376,3 +376,43 @@ def test_an_offset_is_a_number_of_bytes(comm):
     assert window.get_peer_device_pointer(0, 8) == window.user_ptr + 8
     with pytest.raises(nccl.NcclInvalid, match="^offset: got 'x'"):
         window.get_peer_device_pointer(0, "x")
+
+
+LINE = np.arange(5.0)
+CONSTANT = np.broadcast_to(np.float64(1), (4,))
+OPERANDS = {
+    "recvbuf: overlaps sendbuf in": lambda comm: comm.allreduce(LINE[:3], LINE[1:4], nccl.SUM),
+    "recvbuf: overlaps sendbuf": lambda comm: comm.alltoall(LINE, LINE),
+    "recvbuf: .* is read-only; pass a writable array$": lambda comm: comm.allreduce(LINE[:4], CONSTANT, nccl.SUM),
+    "recvbuf: .* is read-only; pass a writable array *$": lambda comm: comm.recv(CONSTANT, 0),
+    "buffer: .* is read-only; pass a writable array$": lambda comm: comm.register_buffer(CONSTANT),
+    "buffer: its memory .* use memory of mem_alloc$": lambda comm: comm.register_window(LINE[1:]),
+    "size: got -1": lambda _: nccl.mem_alloc(-1),
+    "size: got 4611686018427387904": lambda _: nccl.mem_alloc(2**62),
+    "op: .* dtype than that of sendbuf$": lambda comm: comm.allreduce(
+        LINE, np.zeros(5), comm.create_pre_mul_sum(np.float32(2))
+    ),
+    "peer: got 4": lambda comm: comm.send(LINE, 4),
+    "stream: ": lambda comm: comm.send(LINE, 0, stream="x"),
+}
+
+
+@pytest.mark.parametrize("text", OPERANDS)
+def test_operands_have_the_names_of_nccl4py(comm, text):
+    with pytest.raises(nccl.NcclInvalid, match=rf"^{text}"):
+        OPERANDS[text](comm)
+
+
+@pytest.mark.torch
+def test_a_tensor_of_too_many_bytes(torch):
+    with pytest.raises(nccl.NcclInvalid, match="^size: got"):
+        nccl.torch.empty(2**40, 2**40)
+
+
+@pytest.mark.parametrize("size", [2**44, 2**60])
+def test_out_of_memory(comm, size):
+    for call in (nccl.mem_alloc, lambda size: comm.own.empty(size, "uint8")):
+        with pytest.raises(rocpy.OutOfMemoryError) as error:
+            call(size)
+        assert isinstance(error.value, nccl.NCCLError | MemoryError)
+        assert (error.value.op, error.value.library) == ("mem_alloc", "rccl")

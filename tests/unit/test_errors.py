@@ -9,6 +9,7 @@ import generate_abi
 import pytest
 
 from rocpy import errors
+from rocpy.rccl.model.failures import error_of
 
 FAMILY = {
     "LibraryError": ("RocpyError", RuntimeError),
@@ -25,6 +26,7 @@ FAMILY = {
     "InvalidArgumentError": ("RcclError", ValueError),
     "RcclSystemError": ("RcclError", Exception),
     "RcclInternalError": ("RcclError", Exception),
+    "RcclOutOfMemoryError": ("RcclError", errors.OutOfMemoryError),
     "KernelTypeError": ("RocpyError", TypeError),
     "KernelError": ("RocpyError", RuntimeError),
     "DivergentBarrierError": ("KernelError", Exception),
@@ -95,6 +97,7 @@ def test_collective_errors_say_who():
         ("hipblaslt", 6, errors.LibraryError),
         ("hipblaslt", 7, errors.UnsupportedError),
         ("hip", 123456, errors.LibraryError),
+        ("rccl", 1, errors.RcclError),
     ],
 )
 def test_class_of_a_status(library, status, wanted):
@@ -117,3 +120,19 @@ def test_the_table_names_statuses_that_exist():
         assert name.startswith(
             {"hip": "hipError", "hipblaslt": "HIPBLAS_STATUS_", "rccl": "nccl", "hiprtc": "HIPRTC_"}[library]
         )
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (1, "HIP failure 'out of memory'", errors.RcclOutOfMemoryError),
+        (2, "mmap of shared memory: Cannot allocate memory", errors.RcclOutOfMemoryError),
+        (1, "HIP failure 'invalid device ordinal'", errors.RcclError),
+        (2, "socket: connection refused", errors.RcclSystemError),
+        (3, "out of memory", errors.RcclInternalError),
+    ],
+)
+def test_what_rccl_says_of_memory(code, text, expected):
+    error = error_of(code, op="init", seq=None, rank=0, text=text)
+    assert type(error) is expected
+    assert (error.op, error.rank, error.status) == ("init", 0, code)

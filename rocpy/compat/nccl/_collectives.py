@@ -9,11 +9,13 @@ from typing import Any
 
 from rocpy.compat.nccl._config import NCCLCollConfig, check_call_config
 from rocpy.compat.nccl._enums import NcclBufferSpec, NcclRedOp, NcclStreamSpec
-from rocpy.compat.nccl._errors import NcclInvalid, translated, whole_number
+from rocpy.compat.nccl._errors import NcclInvalid, translated, translated_as, translation, whole_number
 from rocpy.compat.nccl._operands import Row, check_pair, row_of
 from rocpy.compat.nccl._queries import Queries
 from rocpy.compat.nccl._records import WaitSignalDesc
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredWindowHandle
+
+_of_buffers = translated_as(x="sendbuf", out="recvbuf")
 
 
 class Collectives(Queries):
@@ -21,17 +23,17 @@ class Collectives(Queries):
 
     # ---- one to one ----
 
-    @translated
+    @translated_as(x="sendbuf")
     def send(self, sendbuf: NcclBufferSpec, peer: int, *, stream: NcclStreamSpec | None = None) -> None:
         """Send a buffer to a rank."""
         self.own.send(row_of(sendbuf, "sendbuf").array, peer, stream=_stream(stream))
 
-    @translated
+    @translated_as(x="recvbuf")
     def recv(self, recvbuf: NcclBufferSpec, peer: int, *, stream: NcclStreamSpec | None = None) -> None:
         """Receive a buffer from a rank."""
         self.own.recv(row_of(recvbuf, "recvbuf", is_written=True).array, peer, stream=_stream(stream))
 
-    @translated
+    @translated_as(x="local_buffer", window="peer_window", offset="peer_window_offset")
     def put_signal(
         self,
         local_buffer: NcclBufferSpec,
@@ -65,7 +67,7 @@ class Collectives(Queries):
         _first_only(signal_index, context, flags)
         self.own.signal(peer, stream=_stream(stream))
 
-    @translated
+    @translated_as(peers="descs")
     def wait_signal(
         self, descs: WaitSignalDesc | Sequence[WaitSignalDesc], *, stream: NcclStreamSpec | None = None
     ) -> None:
@@ -80,7 +82,7 @@ class Collectives(Queries):
 
     # ---- collectives ----
 
-    @translated
+    @_of_buffers
     def allreduce(
         self,
         sendbuf: NcclBufferSpec,
@@ -93,7 +95,7 @@ class Collectives(Queries):
         """Combine the ranks' buffers; every rank receives the result."""
         self.reduce(sendbuf, recvbuf, op, stream=stream, config=config)
 
-    @translated
+    @_of_buffers
     def reduce(
         self,
         sendbuf: NcclBufferSpec,
@@ -117,7 +119,7 @@ class Collectives(Queries):
         else:
             own.reduce(sent.array, root=root, op=operator, out=out, stream=_stream(stream))
 
-    @translated
+    @_of_buffers
     def broadcast(
         self,
         sendbuf: NcclBufferSpec | Any,
@@ -130,13 +132,15 @@ class Collectives(Queries):
         """Send the root's buffer to every rank; on other ranks `sendbuf` is ignored."""
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
-        source = received
-        if _is_own(root, self.rank):
-            source = row_of(sendbuf, "sendbuf")
-            check_pair(source, received, source.count, exactly=True)
+        if not _is_own(root, self.rank):
+            with translation({"x": "recvbuf", "out": "recvbuf"}):
+                own.broadcast(received.array, root=root, out=received.array, stream=_stream(stream))
+            return
+        source = row_of(sendbuf, "sendbuf")
+        check_pair(source, received, source.count, exactly=True)
         own.broadcast(source.array, root=root, out=received.array, stream=_stream(stream))
 
-    @translated
+    @_of_buffers
     def allgather(
         self,
         sendbuf: NcclBufferSpec,
@@ -148,7 +152,7 @@ class Collectives(Queries):
         """Concatenate the ranks' buffers; every rank receives them."""
         self.gather(sendbuf, recvbuf, stream=stream, config=config)
 
-    @translated
+    @_of_buffers
     def gather(
         self,
         sendbuf: NcclBufferSpec,
@@ -171,7 +175,7 @@ class Collectives(Queries):
         else:
             own.gather(sent.array, root=root, out=out, stream=_stream(stream))
 
-    @translated
+    @_of_buffers
     def reduce_scatter(
         self,
         sendbuf: NcclBufferSpec,
@@ -190,7 +194,7 @@ class Collectives(Queries):
         source, out = sent.first(part * self.nranks), received.first(part)
         own.reduce_scatter(source, op=operator, out=out, stream=_stream(stream))
 
-    @translated
+    @_of_buffers
     def alltoall(
         self,
         sendbuf: NcclBufferSpec,
@@ -206,7 +210,7 @@ class Collectives(Queries):
         check_pair(sent, received, sent.count)
         own.all_to_all(sent.first(count), out=received.first(count), stream=_stream(stream))
 
-    @translated
+    @_of_buffers
     def scatter(
         self,
         sendbuf: NcclBufferSpec | Any,

@@ -21,7 +21,16 @@ from rocpy.compat.nccl._enums import (
     NcclScalarSpec,
     WindowFlag,
 )
-from rocpy.compat.nccl._errors import CFT, DEVICE_API, GIN, NcclInvalid, translated, unsupported
+from rocpy.compat.nccl._errors import (
+    CFT,
+    DEVICE_API,
+    GIN,
+    NcclInvalid,
+    translated,
+    translated_as,
+    translation,
+    unsupported,
+)
 from rocpy.compat.nccl._functions import UniqueId
 from rocpy.compat.nccl._operands import row_of
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
@@ -222,7 +231,7 @@ class Communicator(Collectives):
 
     # ---- memory and operators ----
 
-    @translated
+    @translated_as(**{"array:": "buffer:"})
     def register_buffer(self, buffer: NcclBufferSpec) -> RegisteredBufferHandle:
         """Register a buffer for direct use by this rank's collectives."""
         row = row_of(buffer, "buffer", is_written=True)
@@ -250,14 +259,15 @@ class Communicator(Collectives):
             raise NcclInvalid(f"flags: got {flags!r}, expected a WindowFlag")
         row = row_of(buffer, "buffer", is_written=True)
         try:
-            window = own.window(row.array, flags=_WINDOW_FLAGS[int(chosen)])
+            with translation({"array:": "buffer:", "comm.empty(..., window=True)": "memory of mem_alloc"}):
+                window = own.window(row.array, flags=_WINDOW_FLAGS[int(chosen)])
         except UnsupportedError:
             window = None
         handle = RegisteredWindowHandle(window, row, chosen)
         self._resources.append(handle)
         return handle
 
-    @translated
+    @translated_as(dtype="datatype")
     def create_pre_mul_sum(self, scalar: NcclScalarSpec, datatype: NcclDataType | None = None) -> CustomRedOp:
         """Return an operator that multiplies this rank's input by a scalar before the sum.
 

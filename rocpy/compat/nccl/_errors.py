@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from rocpy.compat._errors import UnsupportedAttributeError
@@ -20,7 +22,7 @@ from rocpy.errors import (
 from rocpy.rccl import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 NCCLError = RcclError
 
@@ -85,21 +87,56 @@ def whole_number(name: str, value: object, expected: str) -> int:
         raise NcclInvalid(f"{name}: got {value!r}, expected {expected}") from None
 
 
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a message with other words for what rocpy's calls have."""
+    for own, name in names.items():
+        text = re.sub(rf"(?<!\w){re.escape(own)}(?!\w)", name, text)
+    return text
+
+
 @contextmanager
-def translation() -> Iterator[None]:
-    """Have a block raise `NcclInvalid` for what nccl4py checks itself."""
+def translation(names: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Have a block raise `NcclInvalid` for what nccl4py checks itself.
+
+    Parameters
+    ----------
+    names
+        What nccl4py calls the words of rocpy's messages.
+    """
     try:
         yield
     except (InvalidOperandError, InvalidProblemError, InvalidArgumentError, ClosedError) as error:
-        raise NcclInvalid(str(error)) from error
+        raise NcclInvalid(_renamed(str(error), names)) from error
 
 
 def translated(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Have a function raise `NcclInvalid` for what nccl4py checks itself."""
+    return translated_as()(function)
 
-    @functools.wraps(function)
-    def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        with translation():
-            return function(*args, **kwargs)
 
-    return call
+def translated_as(**names: str) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Return a decorator that does so, with nccl4py's names of the operands in messages.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nccl._errors import translated_as
+    >>> from rocpy.errors import InvalidOperandError
+    >>> @translated_as(x="sendbuf", out="recvbuf")
+    ... def send():
+    ...     raise InvalidOperandError("out: overlaps x")
+    >>> try:
+    ...     send()
+    ... except ValueError as error:
+    ...     print(error)
+    recvbuf: overlaps sendbuf
+    """
+
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+        @functools.wraps(function)
+        def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+            with translation(names):
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate

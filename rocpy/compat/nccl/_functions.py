@@ -164,10 +164,11 @@ def group() -> Iterator[None]:
 
 def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
     """Return memory allocated by RCCL (ncclMemAlloc), as a `rocpy.Buffer` of bytes."""
-    if not isinstance(size, int):
-        raise NcclInvalid(f"size: got {size!r}, expected a number of bytes")
+    nbytes = whole_number("size", size, "a number of bytes")
+    if not 0 <= nbytes < 2**62:
+        raise NcclInvalid(f"size: got {size}, expected a number of bytes from 0 to 2**62 - 1")
     with translation():
-        return rccl.empty(size, "uint8", device=device)
+        return rccl.empty(nbytes, "uint8", device=device)
 
 
 def mem_free(buf: Buffer) -> None:

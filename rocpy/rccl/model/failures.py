@@ -10,9 +10,9 @@ from rocpy.errors import (
     CollectiveTimeoutError,
     InvalidArgumentError,
     InvalidUsageError,
-    LibraryError,
     RcclError,
     RcclInternalError,
+    RcclOutOfMemoryError,
     RcclSystemError,
     RemoteError,
     RocpyError,
@@ -36,6 +36,8 @@ CLASSES: dict[int, type[RcclError]] = {
     6: RemoteError,
     8: CollectiveTimeoutError,
 }
+# What RCCL says, or the system, where a call of HIP's or of the system's failed because there is no memory.
+NO_MEMORY = ("out of memory", "cannot allocate memory")
 
 
 def attributed(text: str, *, is_of_thread: bool, communicators: int) -> str:
@@ -182,12 +184,12 @@ def error_of(
     ranks = failure.get("ranks", [])
     if kind == "mismatch":
         return CollectiveMismatchError(message, signatures=failure["signatures"], **facts)
-    error = CLASSES.get(code)
+    error = CLASSES.get(code, RcclError)
+    if code in (1, 2) and any(words in shown.lower() for words in NO_MEMORY):
+        error = RcclOutOfMemoryError
     if error is CollectiveTimeoutError:
         return CollectiveTimeoutError(message, waiting_for=ranks, **facts)
     if error is RemoteError:
         facts["rank"] = ranks[0] if ranks else None
         return RemoteError(message, **facts)
-    if error is not None:
-        return error(message, **facts)
-    return LibraryError(message, library="rccl", status=code, status_name=NAMES.get(code))
+    return error(message, **facts)

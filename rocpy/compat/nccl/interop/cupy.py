@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from rocpy import rccl
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
+from rocpy.compat.nccl._functions import mem_alloc
 from rocpy.compat.nccl._operands import row_of
 from rocpy.typing import ArrayLike
 
@@ -54,9 +55,7 @@ def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F
         chosen = np.dtype(dtype)
     except TypeError as error:
         raise NcclInvalid(f"dtype: got {dtype!r}: {error}") from None
-    nbytes = int(np.prod(extents, dtype=np.int64)) * chosen.itemsize
-    memory = rccl.empty(nbytes, "uint8")
-    return cupy.from_dlpack(memory).view(chosen).reshape(extents, order=order)
+    return cupy.from_dlpack(mem_alloc(math.prod(extents) * chosen.itemsize)).view(chosen).reshape(extents, order=order)
 
 
 @translated

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from rocpy import rccl
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
+from rocpy.compat.nccl._functions import mem_alloc
 from rocpy.compat.nccl._operands import row_of
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ def empty(
     if isinstance(requested, str) or not all(isinstance(extent, int) and extent >= 0 for extent in requested):
         raise NcclInvalid(f"size: got {requested}, expected extents of 0 or more")
     shape = tuple(requested)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * chosen.itemsize
-    tensor = torch.from_dlpack(rccl.empty(nbytes, "uint8", device=_index(device))).view(chosen)
+    tensor = torch.from_dlpack(mem_alloc(math.prod(shape) * chosen.itemsize, _index(device))).view(chosen)
     if morder == "F":
         return tensor.view(shape[::-1]).permute(*reversed(range(len(shape))))
     return tensor.view(shape)
