@@ -89,6 +89,23 @@ OF_ANOTHER_TYPE = {
     "diagnose": (lambda _: rccl.diagnose(5), "document"),
     "diagnose a list": (lambda _: rccl.diagnose({"communicators": 5}), "document"),
     "error_string": (lambda _: rccl.error_string("1"), "code"),
+    "machine_status": (lambda _: rccl.machine_status(address=5), "address"),
+    **{
+        f"init with {config!r}": (
+            lambda _, config=config: rccl.Communicator.init(1, 0, rccl.UniqueId.make(), config=config),
+            "config",
+        )
+        for config in ([1], 0, "min_ctas", {"min_ctas": "4"}, {3: 4})
+    },
+    "split with a config": (lambda comm: comm.split(0, config=[1]), "config"),
+    **{
+        f"machine_status for {seconds!r} s{where}": (
+            lambda _, seconds=seconds, where=where: rccl.machine_status(timeout_s=seconds, address=where),
+            "timeout_s",
+        )
+        for seconds in ("a", -1, 0, float("nan"), None)
+        for where in (None, "127.0.0.1:1")
+    },
 }
 
 
@@ -104,6 +121,12 @@ def test_values_of_another_type(comm, name):
     call, argument = OF_ANOTHER_TYPE[name]
     with pytest.raises(rccl.InvalidArgumentError, match=f"{argument}: "):
         call(comm)
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("inf")])
+def test_times_without_end(seconds):
+    with pytest.raises(rccl.RcclSystemError, match="no RAS server at 127"):
+        rccl.machine_status(timeout_s=seconds, address="127.0.0.1:1")
 
 
 def test_arguments_of_a_put(comm):

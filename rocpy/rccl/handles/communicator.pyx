@@ -13,7 +13,7 @@ from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
 from rocpy.rccl.engine.library import awaited_elsewhere, handles
 from rocpy.rccl.engine.staging import stage_collective
-from rocpy.rccl.model.arguments import check_seconds, unique_id_bytes
+from rocpy.rccl.model.arguments import check_seconds, settings_of, unique_id_bytes
 
 cimport abi
 from libc.stdint cimport uint64_t
@@ -104,7 +104,7 @@ cdef class Handle:
 
     cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
         """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""
-        self.settings = dict(settings or {})
+        self.settings = settings_of(settings)
         self.settings_owner = apply_settings(config, self.settings)
         return 0
 

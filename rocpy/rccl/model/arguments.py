@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
-__all__ = ["check_seconds", "row_counts", "unique_id_bytes"]
+__all__ = ["check_seconds", "row_counts", "settings_of", "unique_id_bytes"]
 
 
 def check_seconds(timeout_s: Any) -> float:
@@ -55,6 +56,27 @@ def unique_id_bytes(unique_id: Any) -> bytes:
         seen = f"{len(text)} bytes" if is_text else repr(unique_id)
         raise InvalidArgumentError(f"unique_id: got {seen}, expected a UniqueId or its 128 bytes")
     return text
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """Return RCCL's settings for a communicator, none of which need be chosen.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are no dict.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import settings_of
+    >>> settings_of(None), settings_of({"min_ctas": 4})
+    ({}, {'min_ctas': 4})
+    """
+    if config is None:
+        return {}
+    if not isinstance(config, Mapping):
+        raise InvalidArgumentError(f"config: got {config!r}, expected a dict of settings, such as {{'min_ctas': 4}}")
+    return dict(config)
 
 
 def row_counts(name: str, counts: Any, nranks: int) -> list[int]:

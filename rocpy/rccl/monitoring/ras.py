@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from rocpy.errors import InvalidArgumentError, RcclSystemError
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles.status import status
+from rocpy.rccl.model.arguments import check_seconds
 from rocpy.rccl.rendezvous.envelope import parse_json
 
 __all__ = ["ask_ras", "diagnose", "machine_status", "ras_address", "ras_shape"]
@@ -22,6 +23,7 @@ DEFAULT_ADDRESS = ("localhost", 28028)
 PROTOCOL = 2
 MOST_BYTES = 64 << 20
 MOST_LINE_BYTES = 64 << 10
+LONGEST_S = 1e6
 
 # Names that RAS counts by.
 RAS_NAMES = {
@@ -59,9 +61,11 @@ def ras_address(text: str | None = None) -> tuple[str, int]:
     (('node7', 1234), ('::1', 99))
     """
     address = os.environ.get("NCCL_RAS_ADDR", "") if text is None else text
-    if not address:
+    if address == "":
         return DEFAULT_ADDRESS
     try:
+        if not isinstance(address, str):
+            raise ValueError
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
@@ -94,9 +98,10 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         Nobody answers, or not as RAS does.
     """
     where = f"{address[0]}:{address[1]}"
-    deadline = monotonic() + timeout_s
+    seconds = min(check_seconds(timeout_s), LONGEST_S)
+    deadline = monotonic() + seconds
     try:
-        connection = socket.create_connection(address, timeout=timeout_s)
+        connection = socket.create_connection(address, timeout=seconds)
     except OSError as error:
         raise RcclSystemError(
             f"no RAS server at {where}: {error}; a process that uses RCCL 2.24 or newer serves it unless "
@@ -109,7 +114,7 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         greeting = talk.line()
         if not greeting.startswith("SERVER PROTOCOL"):
             raise RcclSystemError(f"{where} answered {greeting[:60]!r}, so it is not a RAS server", op="status")
-        for setting in (f"TIMEOUT {max(1, int(timeout_s / 2))}", "SET FORMAT json"):
+        for setting in (f"TIMEOUT {max(1, int(seconds / 2))}", "SET FORMAT json"):
             talk.say(setting)
             answer = talk.line()
             if answer != "OK":
@@ -239,6 +244,7 @@ def machine_status(*, address: str | None = None, timeout_s: float = 10.0) -> di
     >>> sorted(document)[:2]
     ['communicators', 'communicators_count']
     """
+    check_seconds(timeout_s)
     if address is None:
         text = library.machine_text()
         if text:
