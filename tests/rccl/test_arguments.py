@@ -8,6 +8,7 @@ from one_thread import require_calls
 
 import rocpy
 from rocpy import rccl
+from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, open_channel
 
 
 @pytest.fixture
@@ -69,6 +70,12 @@ def test_counts_are_refused_before_they_are_exchanged():
         comm.abort()
 
 
+class Store:
+    """A store of torch.distributed."""
+
+    get = set = check = None
+
+
 HUGE = 10**400
 TOO_LARGE = {
     "barrier": (lambda comm: comm.barrier(timeout_s=HUGE), "timeout_s"),
@@ -95,7 +102,14 @@ OF_ANOTHER_TYPE = {
             lambda _, config=config: rccl.Communicator.init(1, 0, rccl.UniqueId.make(), config=config),
             "config",
         )
-        for config in ([1], 0, "min_ctas", {"min_ctas": "4"}, {3: 4})
+        for config in ([1], 0, "min_ctas", {"min_ctas": "4"}, {"min_ctas": 2.5}, {3: 4})
+    },
+    **{
+        f"from_store as {rank!r} of {nranks!r}": (
+            lambda _, rank=rank, nranks=nranks: rccl.Communicator.from_store(Store(), rank, nranks, timeout_s=0.1),
+            "rank",
+        )
+        for rank, nranks in (("a", 2), (5, 2), (-1, 2), (0, "2"), (0, 2**40), (0.0, 1))
     },
     "split with a config": (lambda comm: comm.split(0, config=[1]), "config"),
     **{
@@ -127,6 +141,27 @@ def test_values_of_another_type(comm, name):
 def test_times_without_end(seconds):
     with pytest.raises(rccl.RcclSystemError, match="no RAS server at 127"):
         rccl.machine_status(timeout_s=seconds, address="127.0.0.1:1")
+
+
+def test_ranks_of_any_integer_type_and_names_of_any_text():
+    with rccl.Communicator.init(np.int64(1), np.uint8(0), rccl.UniqueId.make(), name="\udc80") as comm:
+        assert (comm.nranks, comm.rank) == (1, 0)
+        with comm.split(0, name="\udc81") as child:
+            assert child.all_reduce(np.ones(1)) == 1
+        comm.status()
+
+
+@pytest.mark.parametrize("host", ["x" * 300, "\udc80", "a..b"])
+def test_hosts_that_are_no_names(host):
+    with pytest.raises(rccl.InvalidArgumentError, match="^address: got"):
+        rccl.machine_status(address=f"{host}:80", timeout_s=0.1)
+    with pytest.raises(rccl.InvalidArgumentError, match="^store: got"):
+        open_channel(LaunchFacts(0, 2, 0, "test"), f"tcp://{host}:80")
+
+
+def test_a_folder_that_is_no_name():
+    with pytest.raises(rccl.InvalidArgumentError, match="^store: "):
+        open_channel(LaunchFacts(0, 2, 0, "test"), "file:///tmp/a\0b")
 
 
 def test_arguments_of_a_put(comm):

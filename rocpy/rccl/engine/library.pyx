@@ -3,6 +3,7 @@
 
 cimport abi
 from abi cimport ncclComm_t
+from cpython.number cimport PyNumber_Index
 from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
@@ -156,7 +157,7 @@ cdef object apply_settings(abi.ncclConfig_t* config, object settings):
                 net_name = str(value).encode()
                 config.netName = <const char*><bytes>net_name
                 continue
-            fields[SETTINGS.index(name)][0] = value
+            fields[SETTINGS.index(name)][0] = PyNumber_Index(value)
         except (TypeError, OverflowError, ValueError):
             raise InvalidArgumentError(
                 f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name"

@@ -165,7 +165,7 @@ cdef const char* begin_child(Handle self, Handle child, object name) except? NUL
     """Give a handle what it has of its parent from the beginning; returns its label."""
     child.device_index, child.rank = self.device_index, self.rank  # until it has a rank of its own
     child.name = self.name if name is None else str(name)
-    child.c_name = child.name.encode()
+    child.c_name = child.name.encode("utf-8", "replace")
     return child.label()
 
 

@@ -13,7 +13,7 @@ from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
 from rocpy.rccl.engine.library import awaited_elsewhere, handles
 from rocpy.rccl.engine.staging import stage_collective
-from rocpy.rccl.model.arguments import check_seconds, settings_of, unique_id_bytes
+from rocpy.rccl.model.arguments import check_seconds, rank_and_size, settings_of, unique_id_bytes
 
 cimport abi
 from libc.stdint cimport uint64_t
@@ -75,11 +75,10 @@ cdef class Handle:
         cdef abi.ncclConfig_t config
         cdef int code, previous, c_nranks, c_rank
         cdef const unsigned char[:] raw = unique_id_bytes(unique_id)
-        if not isinstance(nranks, int) or not isinstance(rank, int) or not 0 <= rank < nranks < 2**31:
-            raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
+        rank, nranks = rank_and_size(rank, nranks)
         self.timeout_s = timeout_s
         self.device_index = device_of_rank(device, nranks, rank)
-        self.c_name = str(name).encode()
+        self.c_name = str(name).encode("utf-8", "replace")
         self.name = str(name)
         self.nranks, self.rank = nranks, rank
         c_nranks, c_rank = nranks, rank
@@ -354,22 +353,13 @@ cdef class Handle:
         self.mark(call)
         return call.in_cpu_memory
 
-    def status_text(self):
-        """What the platform knows of the ranks, as JSON; empty where it knows nothing."""
-        cdef size_t needed = 0
-        cdef bytearray text
-        cdef char* at
-        if self.comm == NULL or not has("rocpyExtCommStatus"):
-            return ""
-        if abi.slot_rocpyExtCommStatus(self.comm, NULL, 0, &needed) != abi.ncclSuccess:
-            return ""
-        # What the ranks do may take more words a moment later.
-        needed += 512
-        text = bytearray(needed)
-        at = text
-        if abi.slot_rocpyExtCommStatus(self.comm, at, needed, &needed) != abi.ncclSuccess:
-            return ""
-        return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+    cdef int remember(self, str state) except -1:
+        """Note what can still be asked for when RCCL's communicator is gone."""
+        calls, status = self.calls(), self.status()
+        if "state" in status:
+            status["state"] = state
+        self.last_calls, self.last_status = calls, json.dumps(status)
+        return 0
 
     def status(self):
         """What is known of the communicator, as a dict."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
-__all__ = ["check_seconds", "row_counts", "settings_of", "unique_id_bytes"]
+__all__ = ["check_seconds", "rank_and_size", "row_counts", "settings_of", "unique_id_bytes"]
 
 
 def check_seconds(timeout_s: Any) -> float:
@@ -56,6 +56,29 @@ def unique_id_bytes(unique_id: Any) -> bytes:
         seen = f"{len(text)} bytes" if is_text else repr(unique_id)
         raise InvalidArgumentError(f"unique_id: got {seen}, expected a UniqueId or its 128 bytes")
     return text
+
+
+def rank_and_size(rank: Any, nranks: Any) -> tuple[int, int]:
+    """Return a rank and the number of ranks, which may be integers of any kind.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are none, or there is no such rank.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import rank_and_size
+    >>> rank_and_size(1, 2)
+    (1, 2)
+    """
+    try:
+        own, count = operator.index(rank), operator.index(nranks)
+    except TypeError:
+        own, count = 0, 0
+    if not 0 <= own < count < 2**31:
+        raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
+    return own, count
 
 
 def settings_of(config: Any) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def ras_address(text: str | None = None) -> tuple[str, int]:
             raise ValueError
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as sockets will
     except ValueError:
         host, port = None, None
     if not host:

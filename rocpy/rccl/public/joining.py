@@ -16,7 +16,7 @@ from rocpy.rccl.carriers.mpi import MpiCarrier
 from rocpy.rccl.carriers.process_group import TorchCarrier
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles.status import register
-from rocpy.rccl.model.arguments import check_seconds
+from rocpy.rccl.model.arguments import check_seconds, rank_and_size
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.rendezvous import bootstrap
 from rocpy.rccl.rendezvous.boards import MpiBoard, StoreBoard
@@ -246,7 +246,7 @@ class Joining(Collectives):
         """
         if not all(hasattr(store, name) for name in ("set", "get", "check")):
             raise InvalidArgumentError(f"store: got {store!r}, expected a store of torch.distributed")
-        facts = bootstrap.LaunchFacts(rank, nranks, None, "store")
+        facts = bootstrap.LaunchFacts(*rank_and_size(rank, nranks), None, "store")
         channel = bootstrap.open_board(StoreBoard(store, prefix), facts)
         return cls._join(channel, facts, _Options(timeout_s, device, name))
 

@@ -60,7 +60,7 @@ class FolderBoard:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise InvalidArgumentError(f"store: {folder} cannot be a folder: {error}") from None
         self._folder = folder
         self.name = str(folder)

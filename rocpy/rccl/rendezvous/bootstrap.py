@@ -309,6 +309,7 @@ def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
     try:
         parts = urlsplit(store)
         address = (parts.hostname or "", parts.port or 0)
+        address[0].encode("idna")  # as sockets will
     except ValueError:
         parts, address = urlsplit(""), ("", 0)
     if parts.scheme == "tcp" and all(address):
