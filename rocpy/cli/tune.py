@@ -104,6 +104,8 @@ def _configure_run(parser: Parser) -> None:
 def run(arguments: Arguments) -> int:
     """Measure problems and store the choices; a problem that could not be measured is exit code 1."""
     command = "rocpy tune run"
+    if arguments.save_shapes is not None:
+        arguments.save_shapes = arguments.save_shapes.absolute()  # the program may change the folder
     with writable(arguments.save_shapes, command, "--save-shapes"), _database(arguments.database, command):
         return _run(arguments)
 
@@ -180,11 +182,13 @@ def _tune_all(problems: Shapes, budget_ms: float, again: bool) -> tuple[list[Tun
     from rocpy.tuning._operands import product_of
 
     reports, failures = [], []
+    # A product of nothing has no algorithm, as of an empty batch of a program's data.
+    wanted = [(one, options) for one, options in problems.with_options() if one.k and 0 not in one.result_shape]
     with progress(shown=True) as advance:
-        for done, problem in enumerate(problems):
-            advance(done, len(problems), str(problem))
+        for done, (problem, options) in enumerate(wanted):
+            advance(done, len(wanted), str(problem))
             try:
-                with product_of(problem) as product:
+                with product_of(problem, options) as product:
                     reports.append(tune(product, budget_ms=budget_ms, force=again))
             except RocpyError as error:
                 failures.append({"problem": str(problem), "error": f"{type(error).__name__}: {error}"})

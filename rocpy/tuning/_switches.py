@@ -7,14 +7,15 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from rocpy._locks import hold_over_forks
 from rocpy._messages.html import table
 from rocpy._messages.pickling import refuse_pickling
+from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import tuning_state as _tuning_state
@@ -23,6 +24,7 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError
 __all__ = ["Shapes", "disable", "enable", "record"]
 
 FORMAT = "rocpy problems"
+_LIMITS = "max_workspace_bytes"
 
 
 _lock = threading.Lock()
@@ -141,12 +143,28 @@ class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disab
 class Shapes(list[Problem]):
     """The problems that a program computed, each once, in the order of their first product.
 
+    Attributes
+    ----------
+    workspace_limits
+        The values of ``max_workspace_bytes`` with which a problem was computed; those that are not in it had the
+        default.
+
     Examples
     --------
     >>> import rocpy
     >>> rocpy.tuning.Shapes.from_json(rocpy.tuning.Shapes().to_json())
     []
     """
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(problems)
+        self.workspace_limits: dict[Problem, list[int]] = {}
+
+    def with_options(self) -> Iterator[tuple[Problem, Options]]:
+        """Yield each problem with the options that its choice depends on, for each workspace limit that it had."""
+        for problem in self:
+            for limit in self.workspace_limits.get(problem, [DEFAULT.max_workspace_bytes]):
+                yield problem, Options(max_workspace_bytes=limit)
 
     def _repr_html_(self) -> str:
         return table("problems", (), [(problem,) for problem in self])
@@ -164,7 +182,11 @@ class Shapes(list[Problem]):
                 raise InvalidOperandError(
                     f"item {number}: got {type(problem).__name__}, expected a rocpy.blaslt.Problem"
                 )
-        return json.dumps({"format": FORMAT, "problems": [json.loads(problem.to_json()) for problem in self]}, indent=1)
+        return json.dumps({"format": FORMAT, "problems": [self._facts(problem) for problem in self]}, indent=1)
+
+    def _facts(self, problem: Problem) -> dict[str, Any]:
+        limits = self.workspace_limits.get(problem)
+        return json.loads(problem.to_json()) | ({} if limits is None else {_LIMITS: limits})
 
     @classmethod
     def from_json(cls, text: str) -> Shapes:
@@ -177,8 +199,16 @@ class Shapes(list[Problem]):
         """
         try:
             document = json.loads(text)
-            problems: Iterable[object] = document["problems"] if isinstance(document, dict) else document
-            return cls(Problem.from_json(json.dumps(problem)) for problem in problems)
+            shapes = cls()
+            for facts in document["problems"] if isinstance(document, dict) else document:
+                problem = Problem.from_json(json.dumps(facts))
+                shapes.append(problem)
+                if _LIMITS in facts:
+                    limits = facts[_LIMITS]
+                    shapes.workspace_limits[problem] = [
+                        Options(max_workspace_bytes=x).max_workspace_bytes for x in limits
+                    ]
+            return shapes
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidProblemError):
                 raise
@@ -226,14 +256,20 @@ class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() a
 
     def __init__(self) -> None:
         self._shapes = Shapes()
-        self._seen: set[Problem] = set()
+        self._seen: dict[Problem, list[int]] = {}
         self._lock = threading.Lock()
 
-    def _add(self, problem: Problem) -> None:
+    def _add(self, problem: Problem, options: Options) -> None:
+        limit = options.max_workspace_bytes
         with self._lock:
             if problem not in self._seen:
-                self._seen.add(problem)
+                self._seen[problem] = []
                 self._shapes.append(problem)
+            limits = self._seen[problem]
+            if limit not in limits:
+                limits.append(limit)
+            if limits != [DEFAULT.max_workspace_bytes]:
+                self._shapes.workspace_limits[problem] = limits
 
     def __repr__(self) -> str:
         return f"<rocpy.tuning.record of {len(self._shapes)} problems>"

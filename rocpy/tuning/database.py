@@ -37,8 +37,9 @@ class Database:
     Files are read once, at the first query; :meth:`refresh` reads them again. Any number of processes may write to one
     file, and may be killed while they write. On a network file system each machine writes its own file next to the
     named one and reads all of them. A damaged database of rocpy's is moved aside, a file that is something else is left
-    as it is and ignored, and if a file cannot be written the records are kept in memory, each with one
-    :class:`rocpy.RocpyWarning`.
+    as it is and ignored, and if a file cannot be written, or another process holds its lock for 10 seconds, the records
+    are kept in memory, each with one :class:`rocpy.RocpyWarning`. Relative paths are those of the folder in which the
+    database was created.
 
     Examples
     --------

@@ -9,6 +9,7 @@ import sys
 import pytest
 from made_up_records import problem, record
 
+from rocpy.blaslt import OperandInfo, Problem
 from rocpy.tuning import Database, Shapes, export_json
 
 
@@ -126,10 +127,14 @@ def test_wrong_usage(tune, tmp_path, words):
 
 
 def test_what_cannot_be_measured_is_told_and_the_rest_is_measured(tune, tmp_path):
-    shapes(problem(8, dtype="float32"), problem(8, k=0, dtype="float32")).save(tmp_path / "shapes.json")
+    upwards = OperandInfo((8, 32), (-32, 1), "float32")
+    unmeasured = Problem.make(upwards, OperandInfo.dense((32, 16), "float32"))
+    nothing = problem(8, k=0, dtype="float32")
+    shapes(problem(8, dtype="float32"), unmeasured, nothing).save(tmp_path / "shapes.json")
     document = json.loads(tune("run", "shapes.json", "--budget-ms", 5000, "--json", expect=1).stdout)
     assert len(document["reports"]) == 1
-    assert "nothing to compute" in document["failures"][0]["error"]
+    (failure,) = document["failures"]
+    assert "strides (-32, 1)" in failure["error"]
 
 
 def test_records_of_other_environments_and_other_formats(tune, tmp_path):

@@ -17,19 +17,19 @@ from rocpy.blaslt.selection.tuning_state import OFF, changed, is_trial, mode
 
 _lock = threading.Lock()
 hold_over_forks(_lock)
-_recorders: list[Callable[[Problem], None]] = []
+_recorders: list[Callable[[Problem, Options], None]] = []
 # Gives the algorithms, by id and name, that gave wrong numbers for products like one on a device of this machine.
 _known_wrong: Callable[[Problem, int], frozenset[tuple[int, str]]] | None = None
 
 
-def add_recorder(recorder: Callable[[Problem], None]) -> None:
-    """Show every problem that is planned from now on to a function; those with a kept plan are planned again."""
+def add_recorder(recorder: Callable[[Problem, Options], None]) -> None:
+    """Show every problem that is planned from now on, with its options; those with a cached plan are planned again."""
     with _lock:
         _recorders.append(recorder)
     changed()
 
 
-def remove_recorder(recorder: Callable[[Problem], None]) -> None:
+def remove_recorder(recorder: Callable[[Problem, Options], None]) -> None:
     """Show it no more."""
     with _lock:
         _recorders.remove(recorder)
@@ -71,7 +71,7 @@ def choose(problem: Problem, options: Options, device: int, algorithms: Sequence
     The place is -1 where each of them gave wrong numbers before, and none is on trial.
     """
     for recorder in tuple(_recorders):
-        recorder(problem)
+        recorder(problem, options)
     wrong = wrong_ones(problem, device)
     right = [position for position, one in enumerate(algorithms) if (one.id, one.name) not in wrong]
     record = stored(problem, options, device)
