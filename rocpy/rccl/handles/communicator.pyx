@@ -353,13 +353,22 @@ cdef class Handle:
         self.mark(call)
         return call.in_cpu_memory
 
-    cdef int remember(self, str state) except -1:
-        """Note what can still be asked for when RCCL's communicator is gone."""
-        calls, status = self.calls(), self.status()
-        if "state" in status:
-            status["state"] = state
-        self.last_calls, self.last_status = calls, json.dumps(status)
-        return 0
+    def status_text(self):
+        """What the platform knows of the ranks, as JSON; empty where it knows nothing."""
+        cdef size_t needed = 0
+        cdef bytearray text
+        cdef char* at
+        if self.comm == NULL or not has("rocpyExtCommStatus"):
+            return ""
+        if abi.slot_rocpyExtCommStatus(self.comm, NULL, 0, &needed) != abi.ncclSuccess:
+            return ""
+        # What the ranks do may take more words a moment later.
+        needed += 512
+        text = bytearray(needed)
+        at = text
+        if abi.slot_rocpyExtCommStatus(self.comm, at, needed, &needed) != abi.ncclSuccess:
+            return ""
+        return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
 
     def status(self):
         """What is known of the communicator, as a dict."""
