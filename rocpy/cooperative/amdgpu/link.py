@@ -62,7 +62,7 @@ class Linked:
     written: tuple[tuple[int, ...], ...]  # paths of the arguments that it may write to
 
 
-@functools.cache
+@functions.cached_by_contents
 def device_function(function: Any, mode: Mode) -> Any:
     """Return the dispatcher of a Python function that kernels on AMD GPUs call."""
     with functions.compiling(function):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import pickle
 from typing import Any
 
@@ -24,7 +23,7 @@ _ = primitives  # registers the primitives
 machine_code.engine()  # tells LLVM of the runtime's functions
 
 
-@functools.cache
+@functions.cached_by_contents
 def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
     """Return the Numba dispatcher of a Python function that kernels call.
 
@@ -43,7 +42,7 @@ def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
     )(functions.with_callees(function, called))
 
 
-functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, counts=False)
+functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, False)
 
 
 # What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.

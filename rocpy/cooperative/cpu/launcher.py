@@ -47,9 +47,7 @@ class Launcher:
                 raise KernelTypeError(
                     f"kernel {kernel.name}: cache=True needs a function that comes from a file, not from {source}"
                 )
-            self._store = machine_code.Store(
-                source, function.__qualname__, f"{fingerprint_of(function)} {mode_of(kernel)}"
-            )
+            self._store = machine_code.Store(source, function.__qualname__)
 
     def __call__(self, config: Any, values: tuple[Any, ...]) -> None:
         """Run a grid, to its end; raise what went wrong in it."""
@@ -87,16 +85,19 @@ class Launcher:
 
     @default_arithmetic  # the compiler rounds literals and folds constants
     def _find(self, types: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        name = self._store.name(types) if self._store else f"rocpy_kernel_{uuid.uuid4().hex}"
-        if self._store:
-            cached = self._store.read(types)
+        kernel, name = self._kernel, f"rocpy_kernel_{uuid.uuid4().hex}"
+        file = None
+        if self._store:  # what the kernel names may have changed since it was compiled for other types
+            file = self._store.file(types, f"{fingerprint_of(kernel.function)} {mode_of(kernel)}")
+            name = file.name
+            cached = file.read()
             if cached is not None and machine_code.loadable(cached):
                 self.cache_hits += 1
                 return machine_code.load(cached), cached.form, cached.stack_bytes, cached.written
         compiler = _compiler()
-        program = compiler.compiled(self._kernel, values, name)
-        if self._store and not program.environments:
-            self._store.write(types, program)
+        program = compiler.compiled(kernel, values, name)
+        if file and not program.environments:
+            file.write(program)
         address = machine_code.load(program)
         compiler.connect(program)
         return address, program.form, program.stack_bytes, program.written

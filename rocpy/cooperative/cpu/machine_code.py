@@ -153,28 +153,29 @@ class Store:
         File that the kernel comes from.
     qualified_name
         Of its function.
-    fingerprint
-        Of the function and all that it names.
     """
 
-    def __init__(self, source: str, qualified_name: str, fingerprint: str) -> None:
+    def __init__(self, source: str, qualified_name: str) -> None:
         self._folder = folder_of(source)
         self._kernel = f"rocpy-{Path(source).stem}.{qualified_name}".replace("<", "").replace(">", "")
-        self._fingerprint = fingerprint
 
-    def _paths(self, types: str) -> tuple[Path, str]:
+    def file(self, types: str, fingerprint: str) -> File:
+        """Return the file for arguments of these types and a function of this fingerprint, with all that it names."""
         signature = hashlib.sha256(types.encode()).hexdigest()[:16]
-        what = hashlib.sha256(f"{self._fingerprint}\n{surroundings()}\n{types}".encode()).hexdigest()[:32]
-        return self._folder / f"{self._kernel}-{signature}-{what}.o", f"rocpy_kernel_{what}"
+        what = hashlib.sha256(f"{fingerprint}\n{surroundings()}\n{types}".encode()).hexdigest()[:32]
+        return File(self._folder / f"{self._kernel}-{signature}-{what}.o", f"rocpy_kernel_{what}")
 
-    def name(self, types: str) -> str:
-        """Return the name of the entry for arguments of these types."""
-        return self._paths(types)[1]
 
-    def read(self, types: str) -> Compiled | None:
-        """Return the code for arguments of these types, if it is there and whole."""
-        path, _ = self._paths(types)
-        head, _, code = (_disk_cache.read_bytes(path) or b"").partition(b"\n")
+@dataclass(frozen=True)
+class File:
+    """A kernel's code for arguments of some types, on disk: where it is, and the name of its entry."""
+
+    path: Path
+    name: str
+
+    def read(self) -> Compiled | None:
+        """Return the code, if it is there and whole."""
+        head, _, code = (_disk_cache.read_bytes(self.path) or b"").partition(b"\n")
         try:
             told = json.loads(head)
             written = tuple(map(tuple, told["written"]))
@@ -182,9 +183,9 @@ class Store:
         except (ValueError, KeyError, TypeError):
             return None
 
-    def write(self, types: str, compiled: Compiled) -> None:
+    def write(self, compiled: Compiled) -> None:
         """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
-        path, _ = self._paths(types)
+        path = self.path
         stored = ("name", "form", "needed", "stack_bytes", "written")
         head = {name: getattr(compiled, name) for name in stored}
         with contextlib.suppress(OSError):

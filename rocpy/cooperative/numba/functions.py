@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types as python_types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from numba.core.target_extension import current_target
 from numba.extending import typeof_impl
 
 from rocpy.cooperative.kernel import faults
-from rocpy.cooperative.kernel.fingerprint import names_of
+from rocpy.cooperative.kernel.fingerprint import fingerprint_of, names_of
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.mode import Mode, current_mode, mode_of
 from rocpy.cooperative.numba import floats
@@ -43,6 +44,12 @@ def compiling(function: Any) -> Iterator[None]:
         yield
     finally:
         _compiling.pop()
+
+
+def cached_by_contents(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes a dispatcher of a function once, and again when what the function names changed."""
+    cached = functools.cache(lambda function, _fingerprint, *choices: make(function, *choices))
+    return lambda function, *choices: cached(function, fingerprint_of(function), *choices)
 
 
 def callees(function: Any) -> list[Any]:

@@ -20,7 +20,15 @@ from rocpy.cooperative.numba import atomics, movement, neighbours, reduce, runti
 from rocpy.cooperative.numba.half import HALVES
 from rocpy.cooperative.numba.llvm_types import I64
 from rocpy.cooperative.numba.plans import BUILDERS, DEVICE, Call, Plan
-from rocpy.cooperative.numba.types import first_element, own_copy, refuse, stack_array
+from rocpy.cooperative.numba.types import (
+    apart_from,
+    data_of,
+    first_element,
+    frame_array,
+    own_copy,
+    poison_array,
+    refuse,
+)
 
 _ = (atomics, movement, neighbours, reduce, scan, sort)  # register what kernels may call
 
@@ -88,9 +96,15 @@ def _codegen(key: Implementation) -> Callable[..., Any]:
     plan, names = key.plan, key.names
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
+        outputs = [frame_array(context, builder, each, (each.count,)) for each in plan.outputs]
+        filled = [data_of(context, builder, *pair) for pair in zip(plan.outputs, outputs, strict=True)]
         typed_arguments = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
-        values = [_cast(context, builder, *typed_arguments[name], wanted) for name, wanted in plan.parameters.items()]
+        values = [
+            apart_from(context, builder, wanted, _cast(context, builder, *typed_arguments[name], wanted), filled)
+            for name, wanted in plan.parameters.items()
+        ]
+        for kind, output in zip(plan.outputs, outputs, strict=True):
+            poison_array(context, builder, kind, output, kind.count)
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
         if runtime.on_device(builder):
             if any(each in HALVES for each in (*signature.args, plan.choices.get("dtype"))):

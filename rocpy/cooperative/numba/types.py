@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from typing import Any
 
 from llvmlite import ir
@@ -21,7 +22,7 @@ from rocpy.cooperative.kernel.mode import current_mode
 from rocpy.cooperative.numba import runtime
 from rocpy.cooperative.numba.dtypes import dtype_of
 from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
-from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64, VOID
+from rocpy.cooperative.numba.llvm_types import BYTES, I1, I32, I64, VOID
 from rocpy.cooperative.numba.runtime import WORDS, call, current
 
 MOST_LANES = 64
@@ -317,12 +318,10 @@ def _zeroed(context: Any, builder: ir.IRBuilder, kind: ir.ArrayType) -> ir.Value
     return memory
 
 
-def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
-    """Return an array in the frame of the function that is being compiled; poisoned in debug mode."""
+def frame_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
+    """Return an array in the frame of the function that is being compiled: the same whenever that code runs."""
     element = context.get_data_type(type_.dtype)
-    count = 1
-    for extent in shape:
-        count *= extent
+    count = math.prod(shape)
     size = count * context.get_abi_sizeof(element)
     if size > MOST_PRIVATE_BYTES:
         raise refuse(
@@ -331,13 +330,52 @@ def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: 
         )
     memory = _zeroed(context, builder, ir.ArrayType(element, max(count, 1)))
     memory.align = 16
-    first = builder.bitcast(memory, element.as_pointer())
+    return runtime.array_at(context, builder, type_, builder.bitcast(memory, element.as_pointer()), shape)
+
+
+def poison_array(context: Any, builder: ir.IRBuilder, type_: types.Array, array: ir.Value, count: int) -> None:
+    """Poison the elements of a contiguous array in debug mode."""
+    first = data_of(context, builder, type_, array)
     wanted = builder.icmp_signed("!=", runtime.debug_word(builder), I32(0))
     with cgutils.if_unlikely(builder, wanted):
         runtime.tell_poisoned(builder)
         with cgutils.for_range(builder, I64(count)) as loop:
             builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
-    return runtime.array_at(context, builder, type_, first, shape)
+
+
+def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
+    """Return an array in the frame of the function that is being compiled; poisoned in debug mode."""
+    array = frame_array(context, builder, type_, shape)
+    poison_array(context, builder, type_, array, math.prod(shape))
+    return array
+
+
+def data_of(context: Any, builder: ir.IRBuilder, type_: types.Type, value: ir.Value) -> ir.Value:
+    """Return the address of a structured value, or of the first element of an array."""
+    return value if isinstance(type_, types.Record) else arrayobj.make_array(type_)(context, builder, value).data
+
+
+def apart_from(
+    context: Any, builder: ir.IRBuilder, type_: types.Type, value: ir.Value, outputs: list[ir.Value]
+) -> ir.Value:
+    """Return a value as it is before a call fills its outputs: a copy where it is what the call filled last time."""
+    if not isinstance(type_, (ThreadDataType, types.Record)) or not outputs:
+        return value
+    own = data_of(context, builder, type_, value)
+    address = builder.bitcast(own, BYTES)
+    shared = I1(0)
+    for each in outputs:
+        shared = builder.or_(shared, builder.icmp_unsigned("==", address, builder.bitcast(each, BYTES)))
+    kind = ir.ArrayType(own.type.pointee, getattr(type_, "count", 1))
+    whole = builder.bitcast(own, kind.as_pointer())
+    copy = cgutils.alloca_once(builder, kind, zfill=False)
+    copy.align = 16
+    with builder.if_then(shared, likely=False):
+        cgutils.raw_memcpy(builder, copy, whole, I64(1), I64(context.get_abi_sizeof(kind)), align=1)
+    chosen = builder.bitcast(builder.select(shared, copy, whole), own.type)
+    if isinstance(type_, types.Record):
+        return chosen
+    return runtime.array_at(context, builder, type_, chosen, (type_.count,))
 
 
 def first_element(context: Any, builder: ir.IRBuilder, type_: types.Array, array: ir.Value) -> ir.Value:

@@ -128,3 +128,34 @@ def test_rotation_by_any_distance(arch, width):
         amdgpu.run(code.code, code.name, 1, threads, *flat(out), distance, np.uint64(unsigned))
         for row, by in zip(out, (distance, unsigned), strict=True):
             assert row.tolist() == [i // size * size + (i + by) % size for i in range(threads)]
+
+
+def _exponents(limits):
+    return limits.minexp - limits.nmant, limits.maxexp
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_divisions_at_the_ends_of_the_range(dtype):
+    @coop.jit
+    def kernel(x, y, out):
+        i = coop.grid(1)
+        out[i] = x[i] / y[i]
+
+    limits = np.finfo(dtype)
+    magnitudes = [1.0, 1e-3, limits.max, limits.tiny, limits.smallest_subnormal, limits.max / 2, limits.tiny * 3, 0.0]
+    exponents = [(i, sign) for i in (0.25, 0.5, 0.75) for sign in (-1, 1)]
+    magnitudes += [2.0 ** (sign * int(i * limits.maxexp)) * 1.3 for i, sign in exponents] + [np.inf, np.nan]
+    signed = np.array([*magnitudes, *(-each for each in magnitudes)], dtype)
+    x, y = (each.ravel() for each in np.meshgrid(signed, signed))
+    rng = np.random.default_rng(0)  # quotients that are subnormal, then of any size
+    some = rng.uniform(1, 2, (2, 2048)).astype(dtype)
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, some[0] * limits.tiny, np.ldexp(some[0], rng.integers(*_exponents(limits), 2048))])
+        y = np.concatenate([y, some[1] * 512, np.ldexp(some[1], rng.integers(*_exponents(limits), 2048))])
+    expected, seen = np.zeros_like(x), np.zeros_like(x)
+    kernel[len(x) // 32, 32](x, y, expected)
+    code = coop.compile(kernel, f"void({dtype}[::1],{dtype}[::1],{dtype}[::1])", "gfx942", threads=64)
+    amdgpu.run(code.code, code.name, len(x) // 32, 32, *flat(x), *flat(y), *flat(seen))
+    np.testing.assert_array_equal(seen, expected)
+    numbers = ~np.isnan(expected)
+    assert (np.signbit(seen) == np.signbit(expected))[numbers].all()

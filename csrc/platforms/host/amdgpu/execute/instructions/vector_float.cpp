@@ -6,6 +6,7 @@
 #include "vector_functions.hpp"
 
 #include <algorithm>
+#include <cfenv>
 
 namespace rocpy_host::amdgpu {
 
@@ -98,11 +99,11 @@ T division_scale(T which, T denominator, T numerator, bool *flag) {
   if (is_subnormal(denominator)) {
     return std::ldexp(which, L::scale);
   }
-  if (sizeof(T) == 8 && reciprocal_is_tiny && quotient_is_tiny) {
+  if (reciprocal_is_tiny && quotient_is_tiny) {
     *flag = true;
     return is_denominator ? std::ldexp(which, -L::scale) : which;
   }
-  if (sizeof(T) == 8 && reciprocal_is_tiny) {
+  if (reciprocal_is_tiny) {
     return std::ldexp(which, -L::scale);
   }
   if (quotient_is_tiny) {
@@ -130,6 +131,21 @@ void scale_division(Wave &w, const Instruction &i) {
   w.set_lane_mask(i.results[1], flags);
 }
 
+// a * b + c times a power of two, rounded once: where the result is subnormal, what the sum lost decides a tie.
+template <class T>
+T scaled_fma(T a, T b, T c, int exponent) {
+  constexpr T least = std::numeric_limits<T>::denorm_min();
+  const T sum = std::fma(a, b, c);
+  const T value = std::ldexp(sum, exponent);
+  const T lost = sum - std::ldexp(value, -exponent);
+  const bool tied = lost != 0 && std::fabs(lost) == std::ldexp(least, -exponent - 1);
+  if (!tied || std::fegetround() != FE_TONEAREST) return value;
+  const T product = a * b, rough = product + c, part = rough - product;
+  const T rest = (rough - sum) + ((product - (rough - part)) + (c - part) + std::fma(a, b, -product));
+  const bool beyond = rest != 0 && std::signbit(rest) == std::signbit(lost);
+  return beyond ? value + std::copysign(least, lost) : value;
+}
+
 template <class T>
 void fuse_division(Wave &w, const Instruction &i) {
   using L = Layout<T>;
@@ -139,11 +155,9 @@ void fuse_division(Wave &w, const Instruction &i) {
   const RoundingScope scope(rounding_of<T>(w));
   for_lanes(w.exec(), [&](int lane) {
     const T estimate = read<T>(w, c, lane);
-    T value = std::fma(read<T>(w, a, lane), read<T>(w, b, lane), estimate);
-    if ((flags >> lane & 1) != 0) {
-      value = std::ldexp(value, exponent_field(estimate) > L::special / 2 ? L::scale : -L::scale);
-    }
-    write<T>(w, i, result, lane, value);
+    const int exponent = exponent_field(estimate) > L::special / 2 ? L::scale : -L::scale;
+    const bool scaled = (flags >> lane & 1) != 0;
+    write<T>(w, i, result, lane, scaled_fma(read<T>(w, a, lane), read<T>(w, b, lane), estimate, scaled ? exponent : 0));
   });
 }
 
@@ -166,6 +180,11 @@ T fix_division(T quotient, T denominator, T numerator) {
   }
   if (exponent_field(numerator) - exponent_field(denominator) < L::gap) {
     return with_sign(T(0));
+  }
+  // The steps before it make a NaN of a quotient far beyond the range, as of the largest number and the least normal
+  // one. AMD's pseudocode passes it on; divisions on GPUs, which OpenCL's conformance tests check, give infinity.
+  if (std::isnan(quotient)) {
+    return with_sign(std::numeric_limits<T>::infinity());
   }
   return with_sign(std::fabs(quotient));
 }
