@@ -31,11 +31,11 @@ class _Numpy:
     @staticmethod
     def cast(x: Any, name: str) -> Any:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            return x.astype(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+            return np.asarray(x).astype(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
 
     @staticmethod
     def reinterpreted(x: Any, name: str) -> Any:
-        return np.ascontiguousarray(x).view(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+        return np.asarray(x, order="C").view(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
 
     @staticmethod
     def largest(x: Any, axis: int | tuple[int, ...], *, keep: bool) -> Any:
@@ -55,7 +55,7 @@ class _Numpy:
 
     @staticmethod
     def narrow(x: Any, row: DType) -> Any:
-        return x.astype(row.numpy)
+        return np.asarray(x).astype(row.numpy)
 
     @staticmethod
     def wide(x: Any) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.arrays.array_libraries import read, refuse_gradient
+from rocpy.blaslt.arrays.framework import framework_of
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError
 
@@ -94,10 +95,11 @@ def _target(dtype: Any, allowed: tuple[str, ...]) -> DType:
 
 
 def _of_type(x: Any, name: str, allowed: tuple[str, ...]) -> None:
+    dtype = x.dtype.newbyteorder("=") if isinstance(x, np.ndarray) else x.dtype
     try:
-        known = dtypes.lookup(x.dtype).name
+        known = dtypes.lookup(dtype).name
     except InvalidOperandError:
-        known = str(x.dtype).removeprefix("torch.")
+        known = str(dtype).removeprefix("torch.")
     if known not in allowed:
         raise InvalidProblemError(f"{name}: got {known}, expected {', '.join(allowed)}; cast it")
 
@@ -287,7 +289,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
     factors = library.where(codes == _NAN_BYTE, math.nan, _power(library, codes - _BIAS))
     product = _blocks(library, library.moved(wide, axis, -1)) * factors[..., None]
     flat = _joined(product)[..., :extent]
-    return library.cast(library.moved(flat, -1, axis), row.name)
+    return _rounded(library, library.moved(flat, -1, axis), row.name)
 
 
 @_conversion
@@ -396,7 +398,13 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     pairs = zip(reversed(scale_shape), reversed(shape), strict=False)
     if len(scale_shape) > len(shape) or any(extent not in (1, full) for extent, full in pairs):
         raise InvalidProblemError(f"scales: shape {scale_shape} does not broadcast to the values' {shape}")
-    return library.cast(library.wide(values) * library.cast(scales, "float64"), row.name)
+    return _rounded(library, library.wide(values) * library.cast(scales, "float64"), row.name)
+
+
+def _rounded(library: Any, wide: Any, dtype: str) -> Any:
+    """Return float64 values rounded once to a wide type: frameworks take two steps to 16 bits."""
+    with np.errstate(all="ignore"):
+        return library.cast(framework_of(wide).once(wide, dtype), dtype)
 
 
 def _of_same_library(library: Any, scales: Any) -> Any:

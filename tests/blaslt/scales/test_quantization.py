@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -334,3 +337,57 @@ def test_a_product_of_blocks_does_not_lose_a_mask(strided):
     for a, other, name in ((masked, b, "a"), (values[:, :32], np.ma.masked_array(b), "b")):
         with pytest.raises(rocpy.InvalidOperandError, match=f"^{name}: a masked array"):
             rocpy.matmul(a, other, scale_a=scale_a, scale_b=scale_b)
+
+
+# ---- shapes, byte orders and roundings ----
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2fnuz", "int8"])
+@pytest.mark.parametrize("value", [3.0, -0.0, 1e-300, np.nan])
+def test_arrays_without_axes(dtype, value):
+    values, scales = rocpy.quantize(np.array(value), dtype)
+    wanted_values, wanted_scales = rocpy.quantize(np.array([value]), dtype)
+    restored = rocpy.dequantize(values, scales)
+    for seen, wanted in ((values, wanted_values), (scales, wanted_scales)):
+        assert type(seen) is np.ndarray
+        assert seen.shape == ()
+        assert (seen.dtype, seen.tobytes()) == (wanted.dtype, wanted.tobytes())
+    assert type(restored) is np.ndarray
+    assert restored.shape == ()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("function", [rocpy.quantize, rocpy.quantize_mx])
+def test_the_other_byte_order(function, dtype, rng):
+    x = rng.standard_normal((3, 40)).astype(dtype)
+    for seen, wanted in zip(function(x.astype(f">{dtype}"), axis=-1), function(x, axis=-1), strict=True):
+        assert seen.tobytes() == wanted.tobytes()
+    values, scales = rocpy.quantize(x, axis=-1)
+    np.testing.assert_array_equal(rocpy.dequantize(values, scales.astype(">f4")), rocpy.dequantize(values, scales))
+
+
+def rounded(x, digits, least_exponent):
+    """Return a number rounded to nearest even, by exact arithmetic."""
+    if x == 0:
+        return x
+    step = Fraction(2) ** (max(math.frexp(x)[1], least_exponent) - digits)
+    return math.copysign(float(round(Fraction(x) / step) * step), x)
+
+
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.torch)])
+@pytest.mark.parametrize(("dtype", "digits", "least_exponent"), [("bfloat16", 8, -125), ("float16", 11, -13)])
+def test_products_with_scales_are_rounded_once(dtype, digits, least_exponent, torch, rng):
+    every = np.arange(-128, 128).astype(np.int8)
+    scales = (rng.uniform(0.5, 1, (40, 1)) * 2.0 ** rng.integers(-40, 1, (40, 1))).astype(np.float32)
+    # Between two numbers of 8 digits, by less than float32 tells.
+    values, scale = np.array([11], np.int8), np.full((1, 1), float.fromhex("0x1.73a2e8p-8"), np.float32)
+    for numbers, factors in ((every, scales), (values, scale)):
+        wide = numbers * factors.astype(np.float64)
+        arrays = np.tile(numbers, (len(factors), 1)), factors
+        if torch:
+            from torch import from_numpy
+
+            found = rocpy.dequantize(*map(from_numpy, arrays), dtype).double().numpy()
+        else:
+            found = rocpy.dequantize(*arrays, dtype).astype(np.float64)
+        np.testing.assert_array_equal(found, np.vectorize(rounded)(wide, digits, least_exponent))
