@@ -103,21 +103,16 @@ def packing_refused(name: str, dtype: str) -> UnsupportedError:
 
 def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
     """Return the source of a Weight with scales by blocks as the library reads it, and its scales, dense along K."""
+    if len(source.shape) != 2:
+        raise InvalidProblemError(f"w: got shape {tuple(source.shape)}, expected two axes")
+    if len(weight.scale.shape) != 2:
+        raise InvalidProblemError(f"scale: got shape {tuple(weight.scale.shape)}, expected two axes, as w has")
     transposed = weight.layout == "nk"
     scale = weight.scale.swapaxes(-1, -2) if transposed else weight.scale
-    if len(scale.shape) != 2:
-        raise InvalidProblemError(f"scale: got shape {tuple(weight.scale.shape)}, expected two axes, as w has")
     b = _repacked(
         along_k(source.swapaxes(-1, -2) if transposed else source, "b", Options()), scale.shape[0] * BLOCK, Options()
     )
     return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
-
-
-def copied(b: Any) -> Any:
-    """Return a copy of a right operand that lies along K."""
-    if isinstance(b, Packed):
-        return Packed(contiguous(b.memory), b.dtype, b.right)
-    return contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -28,14 +28,7 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     A copy is in native byte order: what a product has to copy again would never end.
     """
     if isinstance(array, np.ndarray):
-        source = array if shape is None else np.broadcast_to(array, shape)
-        try:
-            return np.array(source, dtype=source.dtype.newbyteorder("="), order="C", copy=True)
-        except MemoryError:
-            raise OutOfMemoryError(
-                f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for "
-                "it; pass a contiguous array"
-            ) from None
+        return _numpy_copy(array if shape is None else np.broadcast_to(array, shape), "C")
     if isinstance(array, Buffer):
         buffer = Buffer(array.shape if shape is None else shape, array.dtype)
         buffer.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
@@ -64,9 +57,19 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         ) from None
 
 
+def _numpy_copy(array: np.ndarray[Any, Any], order: Literal["C", "K"]) -> np.ndarray[Any, Any]:
+    try:
+        return np.array(array, dtype=array.dtype.newbyteorder("="), order=order, copy=True)
+    except MemoryError:
+        raise OutOfMemoryError(
+            f"an array of shape {array.shape}, {array.dtype}, must be copied and there is no memory for it; pass a "
+            "contiguous array"
+        ) from None
+
+
 def snapshot(array: Any) -> Any:
     """Return a copy of an array, lying as it does where its framework can; one that cannot change is itself."""
-    return np.array(array, order="K", copy=True) if isinstance(array, np.ndarray) else contiguous(array)
+    return _numpy_copy(array, "K") if isinstance(array, np.ndarray) else contiguous(array)
 
 
 def checksum(array: Any) -> int:

@@ -165,10 +165,7 @@ cdef int read_one(Scales scales, int slot, str name, object value, const Operand
     if not (type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer))):
         return read_array(scales, slot, name, value, a, b, device)
     check_scale_number(name, value)
-    try:
-        return read_number(scales, slot, name, value, device)
-    except OverflowError:
-        raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
+    return read_number(scales, slot, name, value, device)
 
 
 cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows):

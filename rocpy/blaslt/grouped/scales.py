@@ -91,10 +91,7 @@ def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
     """Return where scales are by their shape."""
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         check_scale_number(name, value)
-        try:
-            return Placed("scalar", float(value))
-        except OverflowError:
-            raise InvalidOperandError(f"{name}: an integer too large for float32; pass a float32 number") from None
+        return Placed("scalar", float(value))
     if isinstance(value, list | tuple):
         raise InvalidOperandError(
             f"{name}: got {type(value).__name__}; with offsets= pass a number or one array: of shape ({groups}, 1, 1) "

@@ -295,6 +295,19 @@ def check_scales(problem: Scaled, family: Family) -> None:
         )
 
 
+def check_weight_scale(dtype: str, kind: str) -> None:
+    """Refuse a kind of scale that no product takes for a right operand of a type."""
+    supported = dict.fromkeys(kind for family in FAMILIES if dtype in family.operands for kind in family.scales)
+    if not supported:
+        raise InvalidProblemError(
+            f"scale: products of {dtype} take no scales; they are supported for weights of at most 8 bits: multiply "
+            "alpha= instead"
+        )
+    if kind not in supported:
+        wanted = " or ".join(_SCALE_TEXT[each] for each in supported)
+        raise InvalidProblemError(f"scale: got {_SCALE_TEXT[kind]}; products of {dtype} take {wanted}")
+
+
 _SCALE_TEXT = {
     "scalar": "one float32",
     "vector": "float32, one for each row of a or column of b",

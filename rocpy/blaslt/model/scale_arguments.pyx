@@ -51,11 +51,15 @@ cpdef bint is_scale_array(object scale):
 
 
 cpdef int check_scale_number(str name, object value) except -1:
-    """Refuse a host number that is no scale: a truth value, and NaN."""
+    """Refuse a host number that is no scale: a truth value, NaN, and an integer beyond all floats."""
     if isinstance(value, (bool, numpy.bool_)):
         raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
     if value != value:
         raise InvalidProblemError(f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized")
+    try:
+        float(value)
+    except OverflowError:
+        raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
     return 0
 
 

@@ -11,6 +11,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
+from rocpy.blaslt.arrays import copies as _copies
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 
@@ -74,7 +75,8 @@ cdef class Weight(WeightOperand):
     packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a
     parameter. Other arrays are copied here, in addition to the packed memory, and so are tensors created in inference mode, whose changes
     torch does not count. After such a write, and after changing such an array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product
-    warns if that was forgotten. Pickling stores the arrays themselves.
+    warns if that was forgotten. A copy by ``copy.copy`` has the same source and shares what was read of it; pickles and deep copies have
+    arrays of their own, with the values that were last read.
 
     References
     ----------
@@ -206,11 +208,13 @@ cdef class Weight(WeightOperand):
 
     @property
     def bias(self):
-        """The bias that products use; a copy of the array that was passed if its changes cannot be detected."""
+        """The bias that products use; a copy of its values if changes of the array that was passed cannot be detected."""
         cdef WeightSnapshot snapshot
         with cython.critical_section(self):
             snapshot = self.published
-        return self.origin if snapshot is None else snapshot.bias
+        if snapshot is None:
+            return self.origin
+        return snapshot.bias if snapshot.bias is None or snapshot.bias is self.origin else _copies.snapshot(snapshot.bias)
 
     @property
     def packed(self):
@@ -221,8 +225,8 @@ cdef class Weight(WeightOperand):
         return snapshot is not None and snapshot.packed
 
     def matrix(self):
-        """Return the weight as an array of shape (K, N), with the values that were last read."""
-        return (<WeightSnapshot>self.read()).matrix()
+        """Return the weight as a new array of shape (K, N), with the values that were last read."""
+        return _copies.snapshot((<WeightSnapshot>self.read()).in_rows())
 
     def close(self):
         """Free the packed memory after the last product that uses it. Closing twice has no effect; later use, copying and pickling
@@ -240,9 +244,18 @@ cdef class Weight(WeightOperand):
     def __exit__(self, *error):
         self.close()
 
+    def __copy__(self):
+        cdef WeightSnapshot snapshot = <WeightSnapshot>self.read()
+        cdef Weight other = type(self).__new__(type(self))
+        other.reading, other.process = reentrant_lock(), os.getpid()
+        other.source, other.origin, other.scale, other.layout = self.source, self.origin, self.scale, self.layout
+        other.parameters = self.parameters
+        other.take(snapshot)
+        return with_attributes(other, getattr(self, "__dict__", {}))
+
     def __reduce__(self):
-        self.check_open()
-        return (_rebuild, (self.source, self.origin, self.layout, self.scale, type(self), getattr(self, "__dict__", {})))
+        source, bias, scale = (<WeightSnapshot>self.read()).values()
+        return (_rebuild, (source, bias, self.layout, scale, type(self), getattr(self, "__dict__", {})))
 
     def __repr__(self):
         cdef WeightSnapshot snapshot
@@ -257,6 +270,11 @@ def _rebuild(source, bias, layout, scale=None, cls=Weight, attributes=()):
     """Make a Weight again from what it pickles as, with the attributes of a subclass."""
     weight = cls.__new__(cls)
     Weight.__init__(weight, source, bias, scale=scale, layout=layout)
+    return with_attributes(weight, attributes)
+
+
+cdef Weight with_attributes(Weight weight, attributes):
+    """Return a Weight with the attributes of one of a subclass."""
     for name in attributes:
         setattr(weight, name, attributes[name])
     return weight

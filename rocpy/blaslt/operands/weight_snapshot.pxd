@@ -32,7 +32,8 @@ cdef class WeightSnapshot(WeightOperand):
     cdef Operand operand
     cdef object held  # owns the memory of operand where it is not packed
     cdef PackedMemory memory
-    cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
+    cdef object plain  # a copy of a source that nothing tells the changes of; else None
+    cdef object plain_scale  # the scale as it was read: a copy of an array that nothing tells the changes of, else itself
     cdef object prepared  # with scales by blocks and not packed: what products take
     cdef object version, scale_version  # of source and scale, None for arrays without
     cdef tuple records  # where tensors lay that may get other memory

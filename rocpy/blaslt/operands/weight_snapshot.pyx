@@ -27,13 +27,15 @@ from rocpy.runtime._context cimport StreamContext, borrow_context, release_conte
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
+from rocpy._operand import describe
 from rocpy.blaslt.arrays import array_libraries as _array_libraries
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import lowering as _lowering
+from rocpy.blaslt.model import product_types as _product_types
 from rocpy.blaslt.model.problem import MAX_EXTENT
-from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 
 cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
     cdef cppclass PackSpec:
@@ -95,7 +97,7 @@ cdef bint is_tensor(object array) except -1:
 
 cdef object private_copy(object array):
     """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
-    if isinstance(array, np.generic) or not hasattr(array, "shape") or version_of(array) is not None:
+    if array is None or isinstance(array, (int, float, np.generic)) or version_of(array) is not None:
         return array
     return _copies.snapshot(array)
 
@@ -156,17 +158,25 @@ cdef class WeightSnapshot(WeightOperand):
         """Name of the element type."""
         return array_type_of_hip(self.operand.type).name.decode()
 
+    def values(self):
+        """Return source, bias and scale with the values that were read: tensors that count their changes, copies of other arrays."""
+        return (self.source if self.plain is None else self.plain, self.bias, self.plain_scale)
+
     def by_blocks(self):
         """Return what a product with scales by blocks takes for it; for rocpy.blaslt.arrays.blocks."""
         return self if self.packed else self.prepared
 
     def matrix(self):
         """Return the weight as an array of shape (K, N); for products that are composed."""
-        cdef object array = self.source if self.plain is None else self.plain
         if self.prepared is not None:
             return self.prepared
         if self.packed and _blocks.are_blocks(self.scale):
-            return _blocks.of_weight(self, array)[0]
+            return _blocks.of_weight(self, self.values()[0])[0]
+        return self.in_rows()
+
+    def in_rows(self):
+        """Return the source with the values that were read, its axes exchanged where it lies as (N, K)."""
+        cdef object array = self.values()[0]
         if self.layout == "kn":
             return array
         if not hasattr(array, "swapaxes"):
@@ -206,15 +216,15 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
     snapshot.records = records_of_tensors((source, scale, *watched))
     snapshot.of_torch = is_tensor(source) or is_tensor(scale)
-    scale = _array_libraries.plain(scale, "scale")
+    source, scale = _array_libraries.plain(source, "w"), _array_libraries.plain(scale, "scale")
     snapshot.source, snapshot.scale, snapshot.layout = source, scale, layout
     if _blocks.are_blocks(scale):
+        snapshot.plain_scale = private_copy(scale)
         read_by_blocks(snapshot)
     else:
-        if isinstance(scale, (int, float, np.number, np.bool_)):
-            check_scale_number("scale", scale)
         read_matrix(snapshot)
-        snapshot.factors = private_copy(scale)
+        check_scale(scale, snapshot)
+        snapshot.factors = snapshot.plain_scale = private_copy(scale)
     if _staging.has_own_memory():
         snapshot.factors = _staging.upload_scale(snapshot.factors, "scale_b")
     if bias is not None:
@@ -226,6 +236,24 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     return snapshot
 
 
+cdef int check_scale(object scale, WeightSnapshot snapshot) except -1:
+    """Refuse what is no scale of all products with a weight; scales by blocks are checked where they are read."""
+    if scale is None:
+        return 0
+    kind = "scalar"
+    if isinstance(scale, (int, float, np.integer, np.floating, np.bool_)):
+        check_scale_number("scale", scale)
+    else:
+        seen = describe(scale, "scale")
+        if seen["dtype"] in ("uint8", "float8_e8m0fnu"):
+            raise InvalidOperandError(
+                f"scale: got {type(scale).__name__}; pass scales by blocks as a numpy array or a torch tensor of uint8 or float8_e8m0fnu")
+        k, n = snapshot.shape
+        kind, _ = _product_types.scale_kind("scale", tuple(seen["shape"]), seen["dtype"], (0, n, k), ())
+    _product_types.check_weight_scale(snapshot.dtype, kind)
+    return 0
+
+
 cdef int check_bias(object bias, int64_t columns) except -1:
     cdef Operand seen
     _operand.parse(bias, "bias", &seen)
@@ -235,9 +263,14 @@ cdef int check_bias(object bias, int64_t columns) except -1:
     return 0
 
 
-cdef object memory_of(object array):
-    """Return an array whose memory stays while it is there: a tensor's may become that of another one (``.data =``)."""
-    return array.detach() if is_tensor(array) else array
+cdef object readable(WeightSnapshot snapshot):
+    """Return what is read of the source: a copy that stands for it from now on where nothing would tell that it has changed, else an array
+    whose memory stays while it is there: a tensor's may become that of another one (``.data =``)."""
+    if snapshot.version is None:
+        snapshot.plain = private_copy(snapshot.source)
+        snapshot.copied = True
+        return snapshot.plain
+    return snapshot.source.detach() if is_tensor(snapshot.source) else snapshot.source
 
 
 cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
@@ -245,14 +278,13 @@ cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
     cdef Operand view, seen
     cdef PackSpec spec
     cdef object owner, b, scales
-    cdef bint ours = False
-    if is_tensor(snapshot.source) and _operand.dispatch_reason(snapshot.source) is not None:
+    if not hasattr(snapshot.source, "dtype") or is_tensor(snapshot.source) and _operand.dispatch_reason(snapshot.source) is not None:
         _operand.parse(snapshot.source, "w", &view)  # says why
-    b, scales = _blocks.of_weight(snapshot, memory_of(snapshot.source))
+    b, scales = _blocks.of_weight(snapshot, readable(snapshot))
     if _staging.needed(b):
         b = _staging.upload(b, "b", blocks=True)
-        ours = True
     owner = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+    _product_types.check_weight_scale(array_type_of_hip(view.type).name.decode(), "block32")
     cdef int64_t k = view.shape[0], n = view.shape[1]
     if tuple(scales.shape) != (k // 32, n) or k % 32:
         raise InvalidProblemError(
@@ -272,10 +304,6 @@ cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
         del _owner
     if snapshot.memory is not None:
         owner = b = None
-        snapshot.plain = private_copy(snapshot.source)
-    elif snapshot.version is None and not ours:
-        b = _blocks.copied(b)  # nothing would tell that the source has changed
-        owner = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
     # What is brought into the library's order is a copy for the most part, and the scales always are.
     snapshot.copied = True
     snapshot.held = (owner, b)
@@ -296,18 +324,15 @@ cdef int read_matrix(WeightSnapshot snapshot) except -1:
         raise UnsupportedError(
             f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt supports extents up to {MAX_EXTENT}"
         )
-    cdef bint ours = False
-    if is_tensor(source):
-        source = memory_of(source)
-        owner = _operand.parse(source, "w", &view)
+    source = readable(snapshot)
     if _staging.needed(source):
         source = _staging.upload(source, "w")
-        ours = True
-        owner = _operand.parse(source, "w", &view)
-    snapshot.copied = ours or view.copied
+        snapshot.copied = True
+    owner = _operand.parse(source, "w", &view)
+    snapshot.copied = snapshot.copied or view.copied
     cdef bint packs = c_has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
     cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
-    if lies is None or (snapshot.version is None and not packs and not ours):
+    if lies is None:
         source = _copies.contiguous(source)
         snapshot.copied = True
         owner = _operand.parse(source, "w", &view)
@@ -325,7 +350,6 @@ cdef int read_matrix(WeightSnapshot snapshot) except -1:
         pack(snapshot, &view, &spec)
         owner, snapshot.copied = None, True
     snapshot.held = owner
-    snapshot.plain = None if snapshot.version is not None else (private_copy(snapshot.source) if packs or ours else source)
     memcpy(&snapshot.operand, &view, sizeof(Operand))
     return 0
 

@@ -121,3 +121,45 @@ def test_aux_as_a_dict_holds_exactly_one_matrix(keys):
         rocpy.matmul(x, x, epilogue="dgelu", aux=dict.fromkeys(keys, x))
     assert str(list(keys)) in str(refused.value)
     rocpy.matmul(x, x, epilogue="dgelu", aux={"gelu_aux": x})
+
+
+E4M3, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
+WEIGHT_SCALES = {
+    "float32": [2.0, np.ones(4, F), np.ones((1, 4), E8M0)],
+    "float8_e4m3fn": [
+        "1", b"1", bytearray(b"1234"), 1j, np.complex64(1), [1.0], np.datetime64(1, "s"), 10**400, np.ones(4),
+        np.ones(3, F), np.ones((4, 1), F), np.ones((2, 1, 4), F), np.ones((2, 4), E8M0), np.ones(4, np.uint8),
+    ],
+    "int8": ["1", np.complex64(1), np.ones((1, 4), E8M0)],
+    "float4_e2m1fn": [1.0, np.ones(4, F), np.ones((1, 4), F)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(dtype, scale) for dtype, scales in WEIGHT_SCALES.items() for scale in scales],
+    ids=lambda x: x if isinstance(x, str) else type(x).__name__,
+)
+def test_a_weight_takes_no_scale_that_its_products_refuse(dtype, scale, layout):
+    source = np.ones((32, 4) if layout == "kn" else (4, 32), getattr(ml_dtypes, dtype, dtype))
+    if layout == "nk" and isinstance(scale, np.ndarray) and scale.dtype == E8M0:
+        scale = np.ascontiguousarray(scale.T)
+    with pytest.raises((InvalidOperandError, InvalidProblemError), match="^scale(:| is) "):
+        rocpy.Weight(source, scale=scale, layout=layout)
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("shape", [(32,), (1, 32, 4)])
+def test_a_weight_with_scales_by_blocks_has_two_axes(shape, layout):
+    with pytest.raises(InvalidProblemError, match="^w: got shape .*expected two axes$"):
+        rocpy.Weight(np.ones(shape, E4M3), scale=np.ones((1, 4), E8M0), layout=layout)
+
+
+@pytest.mark.parametrize(
+    "scale", [2, 2.0, np.float16(2), np.full((), 2, F), np.full((1,), 2, F), np.full((1, 4), 2, F)]
+)
+@pytest.mark.parametrize("dtype", [E4M3, np.int8])
+def test_a_weight_takes_scales_of_its_products(scale, dtype):
+    w = rocpy.Weight(np.ones((32, 4), dtype), scale=scale)
+    np.testing.assert_array_equal(rocpy.matmul(np.ones((1, 32), dtype), w, scale_a=0.5, dtype="float32"), [[32.0] * 4])

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""What a Weight hands out, and its copies: the values that were last read, in memory that no product reads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import rocpy
+
+DUPLICATES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda w: pickle.loads(pickle.dumps(w))}
+K, N = 32, 6
+
+
+def make(kind, layout, rng):
+    """Return a Weight, the arrays that it was made of, and functions of a Weight that compute products with it."""
+    a, b = rng.standard_normal((3, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
+    bias, factors, given = rng.standard_normal(N, dtype=np.float32), None, {}
+    if kind in ("int8", "float8_e4m3fn"):
+        a, given["scale_a"] = rocpy.quantize(a, kind, axis=-1)
+        b, factors = rocpy.quantize(b, kind, axis=-2)
+    elif kind not in ("float32", "inference"):
+        kind = kind.removeprefix("mx ")
+        a, given["scale_a"] = rocpy.quantize_mx(a, kind)
+        b, factors = rocpy.quantize_mx(b, kind, axis=-2)
+        factors = factors.T.copy() if layout == "nk" else factors
+    source = b.T.copy() if layout == "nk" else b
+    if kind == "inference":
+        import torch
+
+        with torch.inference_mode():
+            a, source, bias = (torch.from_numpy(x).clone() for x in (a, source, bias))
+    column = np.ones((3, 1), np.float32)
+    parts = [x for x in (source, bias, factors) if x is not None]
+    given["dtype"] = "float32"
+    products = [
+        lambda w: rocpy.matmul(a, w, **given),
+        lambda w: rocpy.matmul(a, w, epilogue="bias", **given),
+        lambda w: rocpy.matmul(a, w, epilogue="gelu_erf_bias", **given),  # composed where libraries lack it
+        lambda w: rocpy.matmul(a, w, epilogue="bias", bias=column, **given),
+    ]
+    return (
+        rocpy.Weight(source, bias, scale=factors, layout=layout),
+        parts,
+        products[:3] if kind != "float32" else products,
+    )
+
+
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [
+        "float32", "int8", "float8_e4m3fn", "mx float8_e4m3fn", "mx float4_e2m1fn",
+        pytest.param("inference", marks=pytest.mark.torch),
+    ],  # fmt: skip
+)
+LAYOUTS = pytest.mark.parametrize("layout", ["kn", "nk"])
+
+
+@KINDS
+@LAYOUTS
+def test_writes_into_what_was_handed_out_change_no_product(kind, layout, rng):
+    w, parts, products = make(kind, layout, rng)
+    before = [np.asarray(one(w)) for one in products]
+    matrix, bias = w.matrix(), w.bias
+    assert tuple(matrix.shape) == (K, N)
+    np.testing.assert_array_equal(np.asarray(matrix), np.asarray(parts[0].T if layout == "nk" else parts[0]))
+    np.testing.assert_array_equal(np.asarray(bias), np.asarray(parts[1]))
+    for part in (matrix, bias):
+        part[:] = 0
+    for one, wanted in zip(products, before, strict=True):
+        np.testing.assert_array_equal(np.asarray(one(w)), wanted)
+    assert np.asarray(w.matrix(), np.float32).any()
+    assert np.asarray(w.bias).any()
+    assert all(np.asarray(part, np.float32).any() for part in parts)
+
+
+@KINDS
+@LAYOUTS
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_copies_compute_with_the_values_of_the_weight(duplicate, kind, layout, rng):
+    w, parts, products = make(kind, layout, rng)
+    before = [np.asarray(one(w)) for one in products]
+    for part in parts[:2]:
+        np.asarray(part)[:] = 0
+    if len(parts) > 2:
+        parts[2].view(np.uint8)[:] = parts[2].view(np.uint8)[:, ::-1].copy()
+    again = DUPLICATES[duplicate](w)
+    for one, wanted in zip(products, before, strict=True):
+        np.testing.assert_array_equal(np.asarray(one(w)), wanted)
+        np.testing.assert_array_equal(np.asarray(one(again)), wanted)
+    w.close()
+    for one, wanted in zip(products, before, strict=True):
+        np.testing.assert_array_equal(np.asarray(one(again)), wanted)
+    again.refresh()
+    assert np.asarray(products[1](again)).any() == (duplicate != "copy")  # whose source is that of w
+
+
+@pytest.mark.torch
+def test_a_copy_follows_the_parameters_of_a_module(torch):
+    linear, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+    again = copy.copy(rocpy.Weight.from_linear(linear))
+    linear.weight.data = torch.randn(3, 4)
+    linear.bias.data = torch.randn(3)
+    torch.testing.assert_close(rocpy.matmul(x, again, epilogue="bias"), linear(x).detach())
