@@ -155,7 +155,10 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
         return allocate_ndarray(out)
     if cls.__module__.partition(".")[0] == "cupy" and "cupy" in sys.modules:
         return allocate_cupy(out)
-    buffer = new_buffer(out.type, out.ndim, out.shape, device_index(out), "host" if out.device_type != kDLROCM else "device")
+    device = device_index(out)
+    if isinstance(prototype, Buffer) and not (<Buffer>prototype).foreign_type:
+        device = (<Buffer>prototype).device_index  # the host platform's memory is a device's, although it is the CPU's
+    buffer = new_buffer(out.type, out.ndim, out.shape, device, "host" if out.device_type != kDLROCM else "device")
     out.data = buffer.data
     take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
     if take_over is None:

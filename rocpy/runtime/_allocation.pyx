@@ -8,6 +8,7 @@ from rocpy.errors import InvalidProblemError, RocpyWarning
 cimport abi
 
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.keep_alive cimport begin_free, end_free, free_later
 
 LOCATIONS = ("device", "host", "managed")
 
@@ -47,6 +48,12 @@ cdef class Allocation:
     def __cinit__(self):
         self.data = NULL
 
+    cdef Allocation successor(self):
+        """Return another owner of the memory, for when this one is gone."""
+        cdef Allocation later = Allocation.__new__(Allocation)
+        later.data, later.device, later.generation, later.pinned = self.data, self.device, self.generation, self.pinned
+        return later
+
     cdef int free(self) except -1:
         cdef void* data = self.data
         cdef bint pinned = self.pinned
@@ -55,6 +62,8 @@ cdef class Allocation:
         # A child process after a fork has no part in its parent's memory, and a reset of the device has freed it.
         if data == NULL or _device.is_lost(self.generation, self.device):
             return 0
+        if not begin_free(self.device):
+            return free_later(self.device, self.successor())
         mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
         try:
             with nogil:
@@ -64,6 +73,7 @@ cdef class Allocation:
                     abi.hipFree(data)
         finally:
             exchange_mode(mode)
+            end_free(self.device)
         return 0
 
     def __del__(self):

@@ -465,7 +465,8 @@ cdef class Buffer:
     def close(self):
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
-        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last use.
+        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last use. As long as a
+        collective of the device is pending, for which hipFree would wait, memory is freed later.
         """
         if self.closed:
             return

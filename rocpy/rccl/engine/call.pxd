@@ -4,6 +4,7 @@
 from abi cimport hipStream_t, ncclComm_t, ncclWindow_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from rocpy.runtime.handles.keep_alive cimport RemoteWait
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 cdef enum Kind:
@@ -60,6 +61,11 @@ cdef class Call:
     cdef uint64_t noted
     # Whether the platform ends it when its time is over.
     cdef bint is_limited
+    # How long it may take: what the caller said, or None, and that in seconds.
+    cdef object timeout_s
+    cdef double seconds
+    # From its launch until it has ended, or its stream holds it.
+    cdef RemoteWait remote_wait
     cdef int stage(self, object target) except -1
     cdef int unstage(self) except -1
 
@@ -77,6 +83,8 @@ cdef int check_stream(Call call, int rank) except -1
 # Have calls that wait in the main thread hear Ctrl-C, and raise what a signal's handler raised meanwhile.
 cdef int listen_for_signals() except -1
 cdef int raise_pending() except -1
+# Let others run between two looks at a communicator's state, longer after many; hears Ctrl-C.
+cdef int pause(int turn) except -1
 # Seconds, as time.monotonic has them.
 cdef double now() noexcept nogil
 # Of all threads, groups that are open.

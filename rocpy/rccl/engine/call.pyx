@@ -2,7 +2,7 @@
 """How a call of a collective reaches RCCL, and how its end is awaited with a deadline."""
 
 import threading
-from time import monotonic
+from time import monotonic, sleep
 
 cimport abi
 from abi cimport hipStream_t, ncclComm_t, ncclResult_t
@@ -11,7 +11,6 @@ from rocpy._core import has
 from rocpy._operand import array_types
 from rocpy.errors import InvalidArgumentError
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport release_finished
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -195,6 +194,12 @@ cdef int raise_pending() except -1:
     return -1 if PyErr_Occurred() != NULL else 0
 
 
+cdef int pause(int turn) except -1:
+    PyErr_CheckSignals()  # sleep() itself notices only a signal that comes while it sleeps
+    sleep(0 if turn < 20 else 0.0005 if turn < 200 else 0.005)
+    return 0
+
+
 cdef class Call:
     """A call that has been checked."""
 
@@ -208,8 +213,6 @@ cdef class Call:
 
     cdef int stage(self, object staged) except -1:
         """Have the result copied to an array in CPU memory; the call is then waited for as one on CPU memory."""
-        # Before the call runs: to free device memory waits for all of the device, and so for the call's peers.
-        release_finished()
         self.staged, self.on_device, self.result, self.in_cpu_memory = staged, self.result, staged.target, True
         return 0
 
@@ -219,6 +222,10 @@ cdef class Call:
         on_device, self.on_device = self.on_device, None
         staged.finish(on_device)
         return 0
+
+    def drop(self):
+        """Note that it was not launched. For `group`."""
+        self.remote_wait = None
 
     @property
     def op_name(self):

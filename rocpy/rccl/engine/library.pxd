@@ -4,6 +4,7 @@
 from abi cimport ncclComm_t, ncclConfig_t
 
 cdef object last_text(ncclComm_t comm)
+cdef str status_text(ncclComm_t comm)
 cdef object apply_settings(ncclConfig_t* config, object settings)
 cdef ncclConfig_t nonblocking_config(const char* name) noexcept
 # The index of a rank's device; refuses more ranks than there are devices.

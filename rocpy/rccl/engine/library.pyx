@@ -96,6 +96,24 @@ def awaited_elsewhere(own):
     return "; ".join(texts)
 
 
+cdef str status_text(ncclComm_t comm):
+    """What the platform knows of a communicator's ranks, as JSON; empty where it knows nothing."""
+    cdef size_t needed = 0
+    cdef bytearray text
+    cdef char* at
+    if comm == NULL or not has("rocpyExtCommStatus"):
+        return ""
+    if abi.slot_rocpyExtCommStatus(comm, NULL, 0, &needed) != abi.ncclSuccess:
+        return ""
+    # What the ranks do may take more words a moment later.
+    needed += 512
+    text = bytearray(needed)
+    at = text
+    if abi.slot_rocpyExtCommStatus(comm, at, needed, &needed) != abi.ncclSuccess:
+        return ""
+    return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+
+
 def machine_text():
     """What the platform knows of the communicators of this user's other processes, as JSON; empty where it knows nothing."""
     cdef size_t needed = 0

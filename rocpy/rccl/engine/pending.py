@@ -53,6 +53,9 @@ class Caller(Protocol):
     def status(self) -> dict[str, Any]:
         """Return what is known of the communicator."""
 
+    def abort(self) -> None:
+        """Abort it at once."""
+
 
 @dataclass(frozen=True)
 class Step:

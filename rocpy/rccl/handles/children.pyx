@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Communicators made from communicators: parts, what is left when ranks go, what there is when ranks come; revoking, resting, the end."""
 
-from time import monotonic, sleep
+from time import monotonic
 
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
@@ -12,7 +12,7 @@ cimport abi
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from rocpy.rccl.engine.call cimport grow, raise_pending, split
+from rocpy.rccl.engine.call cimport grow, pause, raise_pending, split
 from rocpy.rccl.engine.library cimport last_text, nonblocking_config
 from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime.handles.keep_alive cimport release_finished
@@ -31,12 +31,14 @@ cdef int judge(Handle self, int code, str op) except -1:
     if code == 0 or code == <int>abi.ncclInProgress:
         return 0
     raise_pending()
+    self.check()  # another thread may have aborted it
     raise error_of(code, op=op, seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
 
 
 cdef int await_communicator(Handle self, int code, str op, double seconds) except -1:
     """Wait for a nonblocking communicator that has taken a call of this kind, and raise what it came to."""
     cdef abi.ncclResult_t state = abi.ncclInProgress
+    cdef int turn = 0
     deadline = monotonic() + seconds
     while code == <int>abi.ncclInProgress:
         abi.ncclCommGetAsyncError(self.comm, &state)
@@ -44,7 +46,8 @@ cdef int await_communicator(Handle self, int code, str op, double seconds) excep
         if code == <int>abi.ncclInProgress:
             if monotonic() > deadline:
                 raise timeout_error(op, self.seq, self.rank, seconds, self.status())
-            sleep(0.0005)
+            turn += 1
+            pause(turn)
     return judge(self, code, op)
 
 
@@ -171,7 +174,7 @@ cdef const char* begin_child(Handle self, Handle child, object name) except? NUL
 
 def finish_child(Handle self not None, Handle child not None, timeout_s, op):
     """Wait for a handle that an operation began; gives False where this rank has none."""
-    cdef int value = 0
+    cdef int value = 0, turn = 0
     cdef abi.ncclResult_t state = abi.ncclInProgress
     cdef double seconds = self.seconds_of(timeout_s)
     deadline = monotonic() + seconds
@@ -183,7 +186,8 @@ def finish_child(Handle self not None, Handle child not None, timeout_s, op):
         if state == abi.ncclInProgress:
             if monotonic() > deadline:
                 raise timeout_error(op, seq, self.rank, seconds, self.status())
-            sleep(0.0005)
+            turn += 1
+            pause(turn)
     if child.comm == NULL:
         if not self.revoked:
             judge(self, <int>state, op)
@@ -230,10 +234,11 @@ def finish_finalize(Handle self not None):
                 missing = [row["rank"] for row in status["ranks"] if row["state"] == "present" and row["rank"] != self.rank]
                 raise timeout_error("finalize", None, self.rank, self.patience_s, status, missing)
             turn += 1
-            sleep(0 if turn < 20 else 0.0005)
+            pause(turn)
     if code != 0:
         raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
     self.closed = True
+    self.remember("finalized")
     with nogil:
         code = <int>abi.slot_ncclCommDestroy(self.comm)
     self.comm = NULL

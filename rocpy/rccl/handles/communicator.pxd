@@ -27,6 +27,9 @@ cdef class Handle:
     cdef object settings, settings_owner
     # What calls from here on are to the user, and what the platform knows of that; None: what they are.
     cdef bytes description, described
+    # What was known at its end; None before.
+    cdef str last_status
+    cdef list last_calls
     cdef object __weakref__
     cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1
@@ -35,12 +38,14 @@ cdef class Handle:
     cdef double seconds_of(self, object timeout_s) except -1
     cdef int rank_of(self, object rank, str what) except -1
     cdef const char* label(self) noexcept
-    cdef object give(self, Call call, double seconds, bint block)
+    cdef object give(self, Call call, bint block)
     # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
     cdef object await_end(self, Call call, double seconds)
     cdef object failure(self, int code, Call call)
     cdef object mark(self, Call call)
+    cdef int raise_interrupt(self) except -1
+    cdef int remember(self, str state) except -1
     # Number and note a call that takes no stream.
     cdef int note_numbered(self, int kind) except -1
 

@@ -2,7 +2,7 @@
 """The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
 
 import json
-from time import monotonic, sleep
+from time import monotonic
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
@@ -23,9 +23,9 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport hold, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
-from rocpy.rccl.engine.library cimport apply_settings, device_of_rank, last_text, nonblocking_config
+from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
+from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, pause, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl.engine.library cimport apply_settings, device_of_rank, last_text, nonblocking_config, status_text
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
@@ -112,7 +112,7 @@ cdef class Handle:
         handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
         self.has_descriptions = has("rocpyExtCommDescribe")
-        self.described = None
+        self.described = self.last_status = self.last_calls = None
         self.uses_cpu_memory = current_platform().host_memory
         self.patience_ns = 0
         listen_for_signals()
@@ -128,6 +128,7 @@ cdef class Handle:
             if self.has_patience:
                 deadline += 0.4
             while True:
+                self.check()
                 abi.ncclCommGetAsyncError(self.comm, &state)
                 if state == abi.ncclSuccess:
                     return
@@ -136,7 +137,7 @@ cdef class Handle:
                 if monotonic() > deadline:
                     raise timeout_error(op, seq, self.rank, seconds, self.status())
                 turn += 1
-                sleep(0 if turn < 20 else 0.0005 if turn < 200 else 0.005)
+                pause(turn)
         except BaseException:
             self.abort()
             raise
@@ -178,11 +179,10 @@ cdef class Handle:
         """
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
-        cdef double seconds
         cdef bint block
         timeout_s, stream, block = how
         self.check()
-        seconds = self.seconds_of(timeout_s)
+        call.timeout_s, call.seconds = timeout_s, self.seconds_of(timeout_s)
         call.comm = self.comm
         call.kind = kind
         call.device = self.device_index
@@ -190,6 +190,9 @@ cdef class Handle:
             call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
         owners = [parse_input(call, x, out, self.rank, &operand_x)]
         call.in_cpu_memory = operand_x.device_type == kDLCPU
+        # All that may be refused is looked at before a result is allocated.
+        if kind in (all_reduce, reduce, reduce_scatter):
+            set_op(self, call, op)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result(call, self.rank))
             return self.run(kind, x, out, op, root, bias, how, staged)
@@ -197,20 +200,18 @@ cdef class Handle:
             raise InvalidOperandError(
                 f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"
             )
-        owners.append(set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out))
-        if kind == recv:
-            written(x, operand_x.provider)
-        if kind in (all_reduce, reduce, reduce_scatter):
-            set_op(self, call, op)
         if bias is not None:
             owners.append(set_bias(call, bias, &operand_x))
         stream_of(stream, &operand_x, &call.stream, &call.use)
+        owners.append(set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out))
+        if kind == recv:
+            written(x, operand_x.provider)
         call.owners = (x, owners, call.result, op)
         if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:
             call.stage(staged)
-        return self.give(call, seconds, block)
+        return self.give(call, block)
 
     @property
     def timeout_s(self):
@@ -239,7 +240,7 @@ cdef class Handle:
     cdef const char* label(self) noexcept:
         return <const char*>self.c_name if self.c_name else NULL
 
-    cdef object give(self, Call call, double seconds, bint block):
+    cdef object give(self, Call call, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
         group = current_group() if group_count() != 0 else None
@@ -247,23 +248,23 @@ cdef class Handle:
             check_stream(call, self.rank)
         self.seq += call.kind < send or call.kind == all_to_all_v
         call.seq = self.seq
-        call.noted = self.records.note(call.seq, call.kind, call.type, call.count, call.op, call.rank_argument)
         if call.description is None:
             call.description = self.description
+        call.noted = self.records.note(call.seq, call.kind, call.type, call.count, call.op, call.rank_argument)
         if group is not None:
             call.group = group.state
-            group.add(self, call, seconds, block)
+            group.add(self, call, call.seconds, block)
             return call.result if block else call
-        code = self.launch(call, seconds if block else 0)
+        code = self.launch(call, call.seconds if block else 0)
         if code != 0 and code != NOT_DONE:
-            raise_pending()
+            self.raise_interrupt()
             raise self.failure(code, call)
         if not block:
             return self.mark(call)
         if not call.in_cpu_memory:
             self.mark(call)
         elif code == NOT_DONE:
-            self.await_end(call, seconds)
+            self.await_end(call, call.seconds)
         elif call.staged is not None:
             call.unstage()
         return call.result
@@ -273,6 +274,7 @@ cdef class Handle:
         cdef int code, previous
         cdef bint is_taken
         cdef const char* text = NULL
+        release_finished()  # before this call, for which memory that is freed would wait too
         self.set_patience(seconds)
         call.is_limited = self.has_patience and seconds != 0
         if call.description is not self.described and self.has_descriptions:
@@ -282,6 +284,7 @@ cdef class Handle:
             if code != 0:  # the text is too long to be compared
                 return code
             self.described = call.description
+        call.remote_wait = begin_remote_wait(self.device_index)
         previous = _device.enter(self.device_index)
         try:
             with nogil:
@@ -291,6 +294,8 @@ cdef class Handle:
                     code = outcome_of(call)
         finally:
             _device.leave(previous)
+        if code != NOT_DONE:
+            call.remote_wait = None
         # The platform numbers what it takes in the same order.
         if is_taken:
             self.taken += 1
@@ -300,27 +305,47 @@ cdef class Handle:
     cdef object await_end(self, Call call, double seconds):
         # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
         limit = monotonic() + seconds + (0.4 if call.is_limited else 0.0)
-        cdef int code = wait_for(call, limit)
+        cdef int code
+        try:
+            code = wait_for(call, limit)
+        except BaseException:
+            self.abort()  # the call is not to write its result later
+            raise
+        if code != 0 and call.remote_wait is not None and not self.closed:
+            self.mark(call)  # its stream may go on with it
+        call.remote_wait = None
         if code == NOT_DONE:
-            raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status(), elsewhere=awaited_elsewhere(self))
+            raise timeout_error(call.op_name, call.seq, self.rank, seconds, self.status(), elsewhere=awaited_elsewhere(self))
         if code != 0:
             raise self.failure(code, call)
         if call.staged is not None:
             call.unstage()
 
     cdef object failure(self, int code, Call call):
+        if self.closed:
+            return ClosedError(f"rank {self.rank}: {call.op_name} was aborted: abort() was called while it ran")
         return error_of(
-            code, op=NAMES[call.kind], seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status()
+            code, op=call.op_name, seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status()
         )
 
     cdef object mark(self, Call call):
         """Keep what the call uses until its stream is through with it."""
         cdef int previous = _device.enter(self.device_index)  # the null stream is that of the current device
         try:
-            hold(call.stream, self.device_index, call.owners)
+            hold(call.stream, self.device_index, (call.owners, call.remote_wait))
         finally:
             _device.leave(previous)
+        call.remote_wait = None
         return call
+
+    cdef int raise_interrupt(self) except -1:
+        """Raise what a signal's handler raised while a call was made, and end the communicator."""
+        try:
+            raise_pending()
+        except BaseException:
+            self.abort()
+            raise
+        return 0
 
     cdef int note_numbered(self, int kind) except -1:
         self.seq += 1
@@ -337,7 +362,7 @@ cdef class Handle:
     def await_call(self, Call call not None, timeout_s):
         """Wait for a call that was launched; expiry and failures raise. For `group` and `Work`."""
         self.check()
-        self.await_end(call, self.seconds_of(timeout_s))
+        self.await_end(call, self.seconds_of(call.timeout_s if timeout_s is None else timeout_s))
         return call.result
 
     def call_done(self, Call call not None):
@@ -353,31 +378,24 @@ cdef class Handle:
         self.mark(call)
         return call.in_cpu_memory
 
-    def status_text(self):
-        """What the platform knows of the ranks, as JSON; empty where it knows nothing."""
-        cdef size_t needed = 0
-        cdef bytearray text
-        cdef char* at
-        if self.comm == NULL or not has("rocpyExtCommStatus"):
-            return ""
-        if abi.slot_rocpyExtCommStatus(self.comm, NULL, 0, &needed) != abi.ncclSuccess:
-            return ""
-        # What the ranks do may take more words a moment later.
-        needed += 512
-        text = bytearray(needed)
-        at = text
-        if abi.slot_rocpyExtCommStatus(self.comm, at, needed, &needed) != abi.ncclSuccess:
-            return ""
-        return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+    cdef int remember(self, str state) except -1:
+        """Note what can still be asked for when RCCL's communicator is gone."""
+        calls, status = self.calls(), self.status()
+        if "state" in status:
+            status["state"] = state
+        self.last_calls, self.last_status = calls, json.dumps(status)
+        return 0
 
     def status(self):
-        """What is known of the communicator, as a dict."""
-        text = self.status_text()
+        """What is known of the communicator, as a dict; what was known at its end once it is closed."""
+        text = self.last_status or status_text(self.comm)
         known = {"name": self.name, "rank": self.rank, "nranks": self.nranks, "device": self.device_index, "ranks": [], "failure": None}
         return json.loads(text) if text else known
 
     def calls(self):
         """The last calls: number, kind, type, count, op, root or peer, when called, and when it began and ended, or 0."""
+        if self.last_calls is not None:
+            return self.last_calls
         cdef uint64_t begin, end
         cdef bint tells = self.comm != NULL and self.forks == _device.forks and has("rocpyExtCommTimes")
         rows = []
@@ -429,6 +447,7 @@ cdef class Handle:
         self.closed = self.aborted = True
         if self.forks != _device.forks:
             return
+        self.remember("aborted")
         with nogil:
             code = <int>abi.slot_ncclCommAbort(self.comm)
         self.comm = NULL

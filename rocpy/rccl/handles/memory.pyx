@@ -4,12 +4,12 @@
 import warnings
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning, UnsupportedError
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.rccl.model.failures import error_of
 from rocpy.rccl.engine.staging import stage_all_to_all_v
 
 cimport abi
-from abi cimport hipStream_t, ncclWindow_t
+from abi cimport ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
@@ -22,7 +22,7 @@ from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
-from rocpy.runtime.handles.keep_alive cimport find_busy_stream, hold, hold_while_captured
+from rocpy.runtime.handles.keep_alive cimport begin_free, end_free, free_later, hold_while_captured
 from rocpy.runtime.memory cimport buffer_on
 
 cdef size_t WINDOW_ALIGNMENT = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
@@ -94,22 +94,8 @@ cdef class Memory:
         later.data, later.device, later.generation = self.data, self.device, self.generation
         return later
 
-    cdef bint free_later(self, hipStream_t stream) except -1:
-        """Leave the memory to a stream's end: to free it now would wait for other ranks, for ever perhaps."""
-        cdef Memory later = self.successor()
-        cdef int previous = _device.enter(self.device)  # the null stream is that of the current device
-        try:
-            hold(stream, self.device, (later,))
-        except LibraryError:
-            later.data = NULL
-            return False
-        finally:
-            _device.leave(previous)
-        return True
-
     def __del__(self):
         cdef void* data = self.data
-        cdef hipStream_t stream = NULL
         cdef int code
         if self.registration is not None:
             self.registration.close()
@@ -118,10 +104,12 @@ cdef class Memory:
         if _capture.captures:
             hold_while_captured(self.successor())  # to free it now would break the capture
             return
-        if find_busy_stream(self.device, &stream) and self.free_later(stream):
+        if not begin_free(self.device):
+            free_later(self.device, self.successor())
             return
         with nogil:
             code = <int>abi.slot_ncclMemFree(data)
+        end_free(self.device)
         if code != 0:
             warnings.warn(f"memory of ncclMemAlloc could not be freed: {last_text(NULL)}", RocpyWarning, stacklevel=1)
 
@@ -269,11 +257,12 @@ cdef class WindowHandle:
         return <size_t>data
 
 
-cdef Call call_of(Handle comm, int kind, object like, object stream):
+cdef Call call_of(Handle comm, int kind, object like, object timeout_s, object stream):
     """A call without operands yet, on the stream of the array that it is about."""
     cdef Call call = Call.__new__(Call)
     cdef Operand operand
     comm.check()
+    call.timeout_s, call.seconds = timeout_s, comm.seconds_of(timeout_s)
     call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
     call.in_cpu_memory = True
     if like is not None:
@@ -293,14 +282,13 @@ cdef Call call_of(Handle comm, int kind, object like, object stream):
 def put(Handle comm not None, x, peer, WindowHandle window not None, offset, timeout_s, stream, bint block):
     """Copy an array into a rank's window, and signal it (ncclPutSignal)."""
     cdef Call call
-    cdef double seconds = comm.seconds_of(timeout_s)
     window.check()
     if window.comm is not comm:
         raise InvalidArgumentError("window: belongs to another communicator")
     number = index_or_none(offset)
     if number is None or not 0 <= number < 2**48:
         raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements, 0 or more")
-    call = call_of(comm, put_signal, x, stream)
+    call = call_of(comm, put_signal, x, timeout_s, stream)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         raise InvalidOperandError("x: is in CPU memory; the source of a put must be in a window of this communicator")
     call.rank_argument = comm.rank_of(peer, "peer")
@@ -310,21 +298,19 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
         items *= extent
     call.offset = number * (window.nbytes // max(items, 1))
     call.owners = (x, call.owners, window)
-    return comm.give(call, seconds, block)
+    return comm.give(call, block)
 
 
 def signal_peer(Handle comm not None, peer, timeout_s, stream, bint block):
     """Signal a rank (ncclSignal)."""
-    cdef double seconds = comm.seconds_of(timeout_s)
-    cdef Call call = call_of(comm, signal, None, stream)
+    cdef Call call = call_of(comm, signal, None, timeout_s, stream)
     call.rank_argument = comm.rank_of(peer, "peer")
-    return comm.give(call, seconds, block)
+    return comm.give(call, block)
 
 
 def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     """Wait for signals: pairs of a rank and how many (ncclWaitSignal)."""
-    cdef double seconds = comm.seconds_of(timeout_s)
-    cdef Call call = call_of(comm, wait_signal, None, stream)
+    cdef Call call = call_of(comm, wait_signal, None, timeout_s, stream)
     cdef abi.ncclWaitSignalDesc_t one
     cdef bytearray table = bytearray()
     ranks = [comm.rank_of(peer, "peers") for peer, _ in wanted]
@@ -339,7 +325,7 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     call.table = <char*>table
     call.table_size = len(wanted)
     call.owners = (table,)
-    return comm.give(call, seconds, block)
+    return comm.give(call, block)
 
 
 cdef int check_sum(object sends, const Operand* operand) except -1:
@@ -365,8 +351,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
     """
     cdef Operand operand, result
-    cdef double seconds = comm.seconds_of(timeout_s)
-    cdef Call call = call_of(comm, all_to_all_v, x, stream)
+    cdef Call call = call_of(comm, all_to_all_v, x, timeout_s, stream)
     cdef int n = comm.nranks, i
     cdef size_t row = 1
     cdef size_t sent = 0, taken = 0
@@ -410,4 +395,4 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     if comm.description is None:
         dtype = array_type_of_hip(operand.type).name.decode()
         call.description = f"(rows of {row} elements, dtype={dtype})".encode()
-    return comm.give(call, seconds, block)
+    return comm.give(call, block)

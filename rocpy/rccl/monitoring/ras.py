@@ -323,6 +323,7 @@ def _communicator(report: dict[str, Any], host: str, used: set[str]) -> dict[str
                     "finalize_called": row["state"] in ("finalized", "left"),
                     "destroy_flag": row["state"] == "left",
                     "abort_flag": row["state"] == "aborted",
+                    "revoke_flag": row["state"] == "revoked",
                 },
                 "collective_counts": {
                     name: row.get("calls", {}).get(kind, 0) for kind, name in sorted(RAS_NAMES.items())
@@ -375,6 +376,8 @@ def diagnose(document: dict[str, Any]) -> list[str]:
             state, last = row.get("status", {}), row.get("last", {})
             if state.get("abort_flag"):
                 problems.append(f"{where}: rank {row['rank']} aborted")
+            elif state.get("revoke_flag"):
+                problems.append(f"{where}: rank {row['rank']} revoked it")
             elif state.get("async_error"):
                 problems.append(f"{where}: rank {row['rank']} failed with code {state['async_error']}")
             if last.get("process") == "stopped":

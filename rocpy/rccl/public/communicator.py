@@ -63,7 +63,8 @@ class Communicator(Joining, Remote, Family):
     As a context manager it is finalized when the block ends normally, and aborted, which the other ranks detect, when
     the block raises. A communicator may be used by one thread at a time. Operands are C-contiguous arrays of any
     framework; results are new arrays of the operand's framework, or `out`. A call on CPU memory returns when it has
-    finished, a call on device memory as soon as it is queued on its stream.
+    finished, a call on a GPU's memory as soon as it is queued on its stream. On the host platform all memory is the
+    CPU's, that of a `Buffer` too.
 
     Attributes
     ----------

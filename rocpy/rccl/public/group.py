@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rocpy.errors import InvalidUsageError
+from rocpy.errors import InvalidUsageError, RocpyError
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import count_group
 from rocpy.rccl.engine.pending import PendingGroup, Step, begin_group, current_group, end_group, run_ends
@@ -15,7 +15,6 @@ from rocpy.rccl.model.failures import error_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocpy.errors import RocpyError
     from rocpy.rccl.engine.pending import Caller
 
 __all__ = ["group"]
@@ -139,6 +138,26 @@ def _run_together(steps: list[Step]) -> None:
 
 def _launch_calls(pending: PendingGroup) -> None:
     """Give all calls to RCCL between ncclGroupStart and ncclGroupEnd, then wait for blocking ones on CPU memory."""
+    try:
+        _give(pending)
+    except BaseException:
+        for one in pending.calls:
+            one.call.drop()
+        raise
+    pending.note_launch()
+    awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
+    try:
+        for one in awaited:
+            one.communicator.await_call(one.call, one.seconds)
+    except RocpyError:
+        raise
+    except BaseException:  # interrupted: none of them is to write its result later
+        for one in awaited:
+            one.communicator.abort()
+        raise
+
+
+def _give(pending: PendingGroup) -> None:
     failure: BaseException | None = None
     for one in pending.calls:
         one.communicator.check_open()
@@ -154,7 +173,3 @@ def _launch_calls(pending: PendingGroup) -> None:
     if code != 0:
         first = pending.calls[0].call
         raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)
-    pending.note_launch()
-    awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
-    for one in awaited:
-        one.communicator.await_call(one.call, one.seconds)

@@ -52,8 +52,8 @@ class Work(Generic[_Result]):
         Parameters
         ----------
         timeout_s
-            How long to wait, in seconds; by default the communicator's `timeout_s`. After a timeout it may be waited
-            for again.
+            How long to wait, in seconds; by default the `timeout_s` of the call, or else the communicator's. After a
+            timeout it may be waited for again.
 
         Returns
         -------

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The objects that the work on a stream still uses.
+"""The objects that the work on a stream still uses, and memory whose device waits for other ranks.
 
 CPU arrays are freed at once by their frameworks, not in stream order; a product on a created stream therefore holds its operands
 and its result here until an event after it is done. They are dropped under the GIL, by the next call that holds or synchronises, or
 when Python collects garbage.
+
+To free memory waits for all of its device. While a collective of the device may wait for other ranks, that would have no deadline: the
+memory is listed here instead, and freed in the same moments once the collectives have ended.
 """
 
 import atexit
@@ -17,6 +20,9 @@ from cpython.ref cimport Py_INCREF
 
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
@@ -34,6 +40,47 @@ cdef dict held_by_stream = {}
 cdef dict spare_events = {}
 # What must not be freed while a stream is captured.
 cdef list held_by_captures = []
+# By device: how many collectives may wait for other ranks, how many threads free memory, and memory to be freed later.
+cdef dict remote_waits = {}
+cdef dict being_freed = {}
+cdef dict unfreed = {}
+
+
+cdef class RemoteWait:
+    """A collective of a device that may wait for other ranks: from before it is queued until it has ended."""
+
+    def __cinit__(self, int device):
+        self.device, self.forks = device, _device.forks
+        remote_waits[device] = remote_waits.get(device, 0) + 1
+
+    def __dealloc__(self):
+        if self.forks == _device.forks:
+            remote_waits[self.device] -= 1
+
+
+cdef RemoteWait begin_remote_wait(int device):
+    # Who frees memory has found no collective to wait for, and is to wait for none that comes later.
+    while being_freed.get(device):
+        with nogil:
+            sched_yield()
+    return RemoteWait(device)
+
+
+cdef int free_later(int device, object owner) except -1:
+    unfreed.setdefault(device, []).append(owner)
+    return 0
+
+
+cdef bint begin_free(int device) except -1:
+    if remote_waits.get(device):
+        return False
+    being_freed[device] = being_freed.get(device, 0) + 1
+    return True
+
+
+cdef int end_free(int device) except -1:
+    being_freed[device] -= 1
+    return 0
 
 
 cdef hipEvent_t take_event(int device, tuple owner) except? NULL:
@@ -95,8 +142,16 @@ cdef int release_finished() except -1:
         _capture.drop_gone_graphs()
     while held_by_captures:
         held_by_captures.pop()
-    if not held_by_stream:
-        return 0
+    if held_by_stream:
+        release_held()
+    if unfreed:
+        for device in list(unfreed):
+            if not remote_waits.get(device):
+                unfreed.pop(device, None)  # each frees itself
+    return 0
+
+
+cdef int release_held() except -1:
     cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
     # Nobody tells when another library's capture is over: there the queries are allowed to this thread.
     cdef bint exchanged = bool(_capture.foreign_captures) and abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
@@ -131,18 +186,9 @@ cdef int hold_while_captured(object owner) except -1:
     return 0
 
 
-cdef bint find_busy_stream(int device, hipStream_t* stream) except -1:
-    release_finished()
-    for owner, handle in held_by_stream:
-        if owner == device:
-            stream[0] = <hipStream_t><size_t>handle
-            return True
-    return False
-
-
 def held_count():
-    """Number of calls whose objects streams still hold."""
-    return sum([len(queue) for queue in held_by_stream.values()])
+    """Number of calls whose objects streams still hold, and of allocations that are to be freed later."""
+    return sum([len(queue) for queue in (*held_by_stream.values(), *unfreed.values())])
 
 
 cdef int leak_all() except -1:
@@ -173,6 +219,8 @@ def _after_fork():
     """The parent's streams do not run in a child, and its events are not the child's to query."""
     leak_all()
     spare_events.clear()
+    remote_waits.clear()
+    being_freed.clear()
     _capture.forget_foreign()
 
 

@@ -128,6 +128,23 @@ def one_is_killed(comm):
         comm.abort()
 
 
+def sends_to_a_killed_rank(comm):
+    """Rank 1 dies, and is then sent to; gives what that comes to."""
+    from rocpy import rccl
+
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while comm.status()["ranks"][1]["process"] != "dead":
+        time.sleep(0.005)
+    try:
+        comm.send(np.ones(3), 1)
+    except rccl.RcclError as error:
+        return type(error).__name__, error.rank
+    finally:
+        comm.abort()
+
+
 def one_is_late(comm):
     """Rank 1 comes late; gives what the others are told."""
     from rocpy import rccl

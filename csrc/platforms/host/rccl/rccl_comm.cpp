@@ -31,7 +31,9 @@ Table &table() {
 // A handle is a number, not an address, so that a wrong one is noticed and not followed.
 constexpr uint64_t handle_kind = uint64_t{'R'} << 56;
 
-bool is_failed(Presence presence) { return presence == Presence::failed || presence == Presence::aborted; }
+bool is_failed(Presence presence) {
+  return presence == Presence::failed || presence == Presence::aborted || presence == Presence::revoked;
+}
 bool is_gone(Presence presence) {
   return is_failed(presence) || presence == Presence::finalized || presence == Presence::left;
 }
@@ -167,7 +169,9 @@ bool Communicator::fail(Failure failure) {
   if (segment == nullptr || self().pid.load() != pid) return false;
   RankState &mine = self();
   Presence present = Presence::present;
-  mine.presence.compare_exchange_strong(present, is_aborting.load() ? Presence::aborted : Presence::failed);
+  mine.presence.compare_exchange_strong(present, is_revoked.load()    ? Presence::revoked
+                                                 : is_aborting.load() ? Presence::aborted
+                                                                      : Presence::failed);
   rouse();
   // Those who read this rank's memory are let finish; who comes later sees that it has given up.
   // One of another process that was stopped or killed just then is not waited for.
@@ -195,6 +199,15 @@ bool Communicator::begin_reading(const Operation &operation, int owner) {
 }
 
 void Communicator::end_reading() { self().is_reading.store(0); }
+
+bool Communicator::can_take(const Operation &operation, int peer) {
+  const RankState &state = other(peer);
+  const bool is_here = is_one_process || state.process.load() == process ||
+                       segment->block().is_marked_elsewhere(static_cast<unsigned>(peer));
+  if (is_here && !is_gone(state.presence.load())) return true;
+  uint64_t last_look = 0;
+  return look_after(operation, {peer}, now_ns(), &last_look, [] { return false; });
+}
 
 int Communicator::find_dead() {
   if (is_one_process) return -1;
@@ -238,9 +251,9 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   const std::string where = name_of_operation(operation);
   Failure cause{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
   if (is_aborting.load()) {
-    cause.kind = "aborted";
+    cause.kind = is_revoked.load() ? "revoked" : "aborted";
     cause.code = ncclInvalidUsage;
-    cause.text = "the communicator was aborted in " + where;
+    cause.text = std::string("the communicator was ") + cause.kind + " in " + where;
     return fail(cause);
   }
   if (is_thread_interrupted()) {
@@ -272,6 +285,7 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     cause.text = list_of({r}) +
                  (presence == Presence::failed    ? " failed"
                   : presence == Presence::aborted ? " aborted the communicator"
+                  : presence == Presence::revoked ? " revoked the communicator"
                                                   : " has left the communicator") +
                  "; this rank waits for it in " + where;
     return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
@@ -358,6 +372,10 @@ void Communicator::end_work() {
   std::lock_guard<std::mutex> lock(mutex_);
   --outstanding_;
   changed_.notify_all();
+}
+
+void Communicator::wait_for_running() {
+  while (running.load() != 0 && runner.load() != thread_id()) yield_processor();
 }
 
 void Communicator::wait_for_work() {

@@ -20,7 +20,7 @@ void begin_call(ncclComm_t about = nullptr) noexcept;
 
 // What went wrong with a communicator, for the rank that noticed it.
 struct Failure {
-  const char *kind = nullptr;  // "timeout", "remote", "mismatch", "aborted", "init", "system"; null: nothing
+  const char *kind = nullptr;  // "timeout", "remote", "mismatch", "aborted", "revoked", "init", "system"; or null
   ncclResult_t code = ncclSuccess;
   std::string text;
   Kind operation = Kind::none;
@@ -134,6 +134,8 @@ class Communicator {
   // Reading memory of all ranks of this process, or of one: not once it has given up, or is gone. False: failed.
   bool begin_reading(const Operation &operation, int owner = -1);
   void end_reading();
+  // Whether a rank is there that takes what this one leaves for it without waiting. False: failed.
+  bool can_take(const Operation &operation, int peer);
 
   // Whether the system lets this rank read another rank's operands, of so many bytes each.
   bool can_read(int owner, const Signature &its, size_t bytes);
@@ -172,6 +174,9 @@ class Communicator {
   // The ranks that the running operation waits for, as it saw them last.
   std::vector<int> awaited();
   std::atomic<int> running{0};
+  std::atomic<uint64_t> runner{0};  // the thread of what runs
+  // Waits for what runs to notice that it is aborted; not for what this thread runs itself, in a signal's handler.
+  void wait_for_running();
 
   // What ncclCommGetAsyncError answers.
   ncclResult_t async_error();

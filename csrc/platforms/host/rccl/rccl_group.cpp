@@ -247,6 +247,7 @@ ncclResult_t fail_group(ncclResult_t code) {
 }
 
 void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
+  communicator.runner = thread_id();
   ++communicator.running;
   std::vector<Operation *> transfers, waits;
   bool is_good = communicator.state.load() == ncclSuccess;

@@ -154,7 +154,7 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
     communicator->is_aborting = true;
     communicator->background.wait();
     // What runs notices soon; what is still queued will find the communicator aborted.
-    while (communicator->running.load() != 0) yield_processor();
+    communicator->wait_for_running();
     if (communicator->segment != nullptr && communicator->state.load() == ncclSuccess) {
       communicator->fail({"aborted", ncclInvalidUsage, "the communicator was aborted", Kind::none, 0, {}, {}});
     }
@@ -176,9 +176,9 @@ ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
     match->is_revoked = true;
     match->is_aborting = true;
     // What runs notices soon; what is still queued will find the communicator revoked.
-    while (match->running.load() != 0) yield_processor();
+    match->wait_for_running();
     if (match->state.load() == ncclSuccess) {
-      match->fail({"aborted", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
+      match->fail({"revoked", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
     }
     return ncclSuccess;
   });

@@ -162,7 +162,7 @@ const char *name_of(Kind kind) {
 }
 
 const char *name_of(Presence presence) {
-  static const char *const names[] = {"absent", "present", "failed", "finalized", "left", "aborted"};
+  static const char *const names[] = {"absent", "present", "failed", "finalized", "left", "aborted", "revoked"};
   return names[static_cast<uint32_t>(presence)];
 }
 

@@ -78,7 +78,7 @@ struct Signature {
 bool agree(const Signature &a, const Signature &b);
 std::string text_of(const Signature &signature);
 
-enum class Presence : uint32_t { absent, present, failed, finalized, left, aborted };
+enum class Presence : uint32_t { absent, present, failed, finalized, left, aborted, revoked };
 const char *name_of(Presence presence);
 
 // A word that others sleep on, and how many do: who changes it wakes nobody in vain.

@@ -78,6 +78,7 @@ std::string of_ranks(Segment &segment, uint64_t own_process) {
 std::string describe(Communicator &communicator) {
   const int state = communicator.state.load();
   const char *shown = state == ncclInProgress             ? "initializing"
+                      : communicator.is_revoked.load()    ? "revoked"
                       : communicator.is_aborting.load()   ? "aborted"
                       : state != ncclSuccess              ? "failed"
                       : communicator.is_finalizing.load() ? "finalized"

@@ -97,6 +97,7 @@ class Exchange {
       return Step::moved;
     }
     if (sent - pair.taken.load(std::memory_order_acquire) >= 2) return Step::stuck;
+    if (transfer.peer != comm_.rank && !comm_.can_take(*transfer.operation, transfer.peer)) return Step::failed;
     const auto *data = static_cast<const char *>(transfer.operation->signature.send) + transfer.moved;
     Pair::Message &message = pair.messages[sent & 1];
     const size_t part = is_direct ? 0 : std::min(pair_bytes, transfer.total - transfer.moved);

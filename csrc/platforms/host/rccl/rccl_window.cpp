@@ -201,6 +201,7 @@ ncclResult_t signal_call(const Signal &signal, const Put *put, ncclComm_t comm, 
 
 bool carry_out_put(Communicator &communicator, const Operation &operation) {
   const Signature &signature = operation.signature;
+  if (operation.peer != communicator.rank && !communicator.can_take(operation, operation.peer)) return false;
   if (signature.kind == Kind::put) {
     if (!communicator.begin_reading(operation, operation.peer)) return false;
     std::memmove(signature.recv, signature.send, signature.count * bytes_of_type(signature.type));

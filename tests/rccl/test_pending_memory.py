@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""Memory that is let go while a collective waits for other ranks: no call waits for that, and it is freed later."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+from one_thread import require_calls
+from rccl_ranks import DEADLINE_S, good, on_threads
+
+import rocpy
+from rocpy import rccl
+from rocpy.runtime.handles.keep_alive import held_count
+
+SECONDS = 0.2
+
+
+def in_time(comms, body):
+    """What a body returns or raises on a thread of its own, which must not hang."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(body())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S / 4)
+    hangs = thread.is_alive()
+    for comm in comms:
+        comm.abort()
+    thread.join(DEADLINE_S)
+    assert not hangs
+    return outcome[0]
+
+
+@pytest.fixture
+def comms():
+    """Two ranks of this process, of which the second does nothing."""
+    made = rccl.Communicator.init_all(2, timeout_s=SECONDS)
+    yield made
+    for comm in made:
+        comm.abort()
+
+
+def buffers():
+    return [rocpy.Buffer(4, "float32", device=index) for index in range(2)]
+
+
+def alone():
+    return rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=0, timeout_s=SECONDS)
+
+
+def suspended():
+    require_calls("ncclCommSuspend")
+    comm = alone()
+    comm.suspend()
+    return comm
+
+
+def revoked():
+    require_calls("ncclCommRevoke")
+    comm = alone()
+    comm.revoke()
+    return comm
+
+
+def raise_in_group(comm, x):
+    with rccl.group():
+        comm.all_reduce(x)
+        raise KeyError
+
+
+def refused(comm, make, call):
+    """A call of another communicator of the device."""
+    other = make()
+    try:
+        return call(other)
+    finally:
+        other.abort()
+
+
+REFUSED = {
+    "operator": (lambda comm, x: comm.all_reduce(x, op="foo"), rccl.InvalidArgumentError),
+    "shape": (lambda comm, x: comm.reduce_scatter(rocpy.Buffer(3, "float32")), rocpy.InvalidProblemError),
+    "bias": (lambda comm, x: comm.all_reduce(x, bias=np.ones(5)), rocpy.InvalidOperandError),
+    "group": (raise_in_group, KeyError),
+    "suspended": (lambda comm, x: refused(comm, suspended, lambda one: one.all_reduce(x)), rccl.InvalidUsageError),
+    "revoked": (lambda comm, x: refused(comm, revoked, lambda one: one.all_reduce(x)), rccl.InvalidUsageError),
+    "rows": (lambda comm, x: comm.all_to_all_v(x, [1, 1], [1, 1]), rocpy.InvalidProblemError),
+    "late": (lambda comm, x: comm.all_reduce(x), rccl.CollectiveTimeoutError),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_call_returns_while_another_is_pending(comms, name):
+    call, error = REFUSED[name]
+    x = buffers()[0]
+    work = comms[0].all_reduce(x, block=False)
+    assert isinstance(in_time(comms, lambda: call(comms[0], x)), error)
+    del work
+
+
+def test_a_call_after_one_that_was_late(comms):
+    x = buffers()[0]
+    work = comms[0].all_reduce(x, block=False)
+
+    def body():
+        for wait in (work.wait, lambda: comms[0].all_reduce(x), lambda: comms[0].all_reduce(x)):
+            with pytest.raises(rccl.CollectiveTimeoutError):
+                wait()
+
+    assert in_time(comms, body) is None
+
+
+def reduce_both(comms, arrays):
+    return [comm.all_reduce(x, block=False) for comm, x in zip(comms, arrays, strict=True)]
+
+
+def reduce_in_group(comms, arrays):
+    with rccl.group():
+        return reduce_both(comms, arrays)
+
+
+def transfer(comms, arrays):
+    return [comms[0].send(arrays[0], 1, block=False), comms[1].recv(arrays[1], 0, block=False)]
+
+
+def transfer_new(comms, _):
+    return transfer(comms, buffers())
+
+
+@pytest.mark.parametrize("launch", [reduce_both, reduce_in_group, transfer, transfer_new])
+@pytest.mark.parametrize("of_rccl", [False, True])
+def test_results_that_are_let_go_do_not_delay_the_next_call(comms, launch, of_rccl):
+    arrays = [comm.empty(4, "float32") for comm in comms] if of_rccl else buffers()
+
+    def body():
+        for _ in range(4):
+            works = launch(comms, arrays)
+            results = [work.wait() for work in works]
+            del works, results
+        comms[0].all_reduce(arrays[0], block=False)
+        return "done"
+
+    assert in_time(comms, body) == "done"
+
+
+def test_threads_whose_other_rank_makes_no_further_call():
+    def body(comm):
+        x = rocpy.Buffer(4, "float32", device=comm.rank)
+        for _ in range(3):
+            comm.all_reduce(x, block=False).wait().to_numpy()
+        if comm.rank == 0:
+            with pytest.raises(rccl.CollectiveTimeoutError) as late:
+                comm.all_reduce(x, block=False).wait(SECONDS)
+            comm.abort()
+            return late.value.waiting_for
+        comm.abort()
+        return None
+
+    # Rank 1 may abort first: then rank 0 is told of that.
+    results = on_threads(2, body)
+    assert results[1] is None or isinstance(results[1], rccl.RemoteError)
+
+
+def test_a_result_is_on_the_device_of_its_operand():
+    def body(comm):
+        return comm.all_reduce(rocpy.Buffer(4, "float32", device=comm.rank)).device_index
+
+    assert good(on_threads(2, body)) == [0, 1]
+
+
+@pytest.mark.parametrize("make", [lambda comm: rocpy.Buffer(4), lambda comm: comm.empty(4)])
+@pytest.mark.parametrize("closes", [False, True])
+def test_memory_is_freed_when_no_collective_is_pending(comms, make, closes):
+    gc.collect()
+    memory = make(comms[0])
+    work = comms[0].all_reduce(np.ones(4), block=False)
+    if closes:
+        memory.close()
+    del memory
+    assert held_count() > 1
+    for comm in comms:
+        comm.abort()
+    del work
+    limit = time.monotonic() + DEADLINE_S
+    while held_count() != 0:
+        assert time.monotonic() < limit
+        gc.collect()
