@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
@@ -110,9 +111,11 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def saturated(result: Any, dtype: str) -> Any:
-    """Return a result rounded to a format of eight bits, of which frameworks may make NaN; others as they are."""
-    if dtype not in SATURATING or isinstance(result, Buffer):
+def rounded(result: Any, dtype: str) -> Any:
+    """Return a result in eight bits, or a float64 one in a narrower type, rounded once; others as they are."""
+    if isinstance(result, Buffer) or dtype not in dtypes.DTYPES:
+        return result
+    if dtype not in SATURATING and not str(result.dtype).endswith("float64"):
         return result
     with np.errstate(all="ignore"):
         return framework_of(result).narrow(result, dtype)
@@ -130,9 +133,9 @@ def assign(out: Any, result: Any) -> None:
             return
         values = result.to_numpy() if isinstance(result, Buffer) else np.asarray(result)
         with np.errstate(all="ignore"):
-            out.copy_from(np.ascontiguousarray(saturated(values, str(out.dtype)), out.dtype))
+            out.copy_from(np.ascontiguousarray(rounded(values, str(out.dtype)), out.dtype))
         return
-    result = saturated(result, str(getattr(out, "dtype", "")).removeprefix("torch."))
+    result = rounded(result, str(getattr(out, "dtype", "")).removeprefix("torch."))
     if hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):

@@ -86,15 +86,17 @@ class Framework:
         step = self.clamp(wide / mantissas * 2.0**-digits, least, math.inf)
         rounded = self.module.round(wide / step) * step
         # As an addition, which frameworks can differentiate; NaN for what is zero or not finite.
-        return self.module.where(self.module.isfinite(rounded), x + (rounded - wide), x)
+        once = self.module.copysign(x + (rounded - wide), wide)
+        return self.module.where(self.module.isfinite(rounded), once, x)
 
     def constant(self, x: Any) -> Any:
         """Return an array whose further operations no framework records."""
         return x
 
     def sigmoid(self, x: Any) -> Any:
-        """Return ``1 / (1 + exp(-x))``; where exp overflows, the quotient is the 0 that it should be."""
-        return 1.0 / (1.0 + self.module.exp(-x))
+        """Return ``1 / (1 + exp(-x))``, of exponentials that do not overflow."""
+        e = self.module.exp(-self.module.abs(x))
+        return self.where(x < 0, e, 1.0) / (1.0 + e)
 
     def erfc(self, x: Any) -> Any:
         """Return the complementary error function."""

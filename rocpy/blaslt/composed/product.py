@@ -180,7 +180,7 @@ class Unfused:
         shape = tuple(base.shape)
         with np.errstate(all="ignore"):
             x = framework.wide(base, self.work, base).reshape(self._full(shape))
-            x = self._biased(framework, self._scaled(framework, x))
+            x = self._wrapped(framework, self._biased(framework, self._scaled(framework, x)))
             extra = {}
             if self.row.aux == "store":
                 extra[self.row.aux_name] = framework.hand_over(framework.narrow(x, self.dtype), shape)
@@ -227,6 +227,16 @@ class Unfused:
             return x + bias
         return x + bias[..., None, :]
 
+    @property
+    def _is_scaled(self) -> bool:
+        return self._scales.a is not None or self._scales.b is not None
+
+    def _wrapped(self, framework: Framework, x: Any) -> Any:
+        """Return sums of integers as int32 holds them, which wrap around; other values as they are."""
+        if dtypes.lookup(self.dtype).kind != "int" or self._is_scaled:
+            return x
+        return x - framework.module.floor((x + 2.0**31) * 2.0**-32) * 2.0**32
+
     def _activated(self, framework: Framework, x: Any) -> Any:
         aux = None
         if self.row.aux == "load":
@@ -235,7 +245,7 @@ class Unfused:
 
     def _gradient(self, framework: Framework, y: Any) -> Any:
         if self.row.gradient == "bgrad":
-            return framework.narrow(framework.sum(y, -2), gradient_type(self.dtype))
+            return self._narrow_sums(framework, framework.sum(y, -2))
         name = "a" if self.row.gradient == "bgrada" else "b"
         return self._operand_sums(framework, name, y)
 
@@ -255,7 +265,10 @@ class Unfused:
             factor = self._factor(framework, f"scale_{name}", scale, y)
             one = math.prod(getattr(factor, "shape", ())) == 1
             sums = sums * (factor if one else factor.reshape((*factor.shape[:-2], -1)))
-        return framework.narrow(sums, gradient_type(self.dtype))
+        return self._narrow_sums(framework, sums)
+
+    def _narrow_sums(self, framework: Framework, sums: Any) -> Any:
+        return framework.narrow(self._wrapped(framework, sums), gradient_type(self.dtype, self._is_scaled))
 
     def operand_sums(self, base: Any) -> Any:
         """Return the bias gradient of a product whose result ``base`` has no elements."""

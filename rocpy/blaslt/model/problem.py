@@ -234,8 +234,8 @@ class Problem:
 
     @property
     def gradient_dtype(self) -> str:
-        """Element type of the bias gradient, which is that of the result, or float32 for results of 8-bit floats."""
-        return types.gradient_type(self.dtype)
+        """Element type of the bias gradient: that of the result, or a wider one for results of 8 bits."""
+        return types.gradient_type(self.dtype, bool(self.scale_a or self.scale_b))
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:

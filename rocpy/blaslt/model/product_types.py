@@ -229,8 +229,10 @@ def bias_types(family: Family, result: str, scaled: bool = False) -> tuple[str, 
     return tuple(dict.fromkeys((result, *family.biases)))
 
 
-def gradient_type(result: str) -> str:
-    """Return the type of a bias gradient: the result's, but never one of 8 bits."""
+def gradient_type(result: str, scaled: bool = False) -> str:
+    """Return the type of a bias gradient: the result's, but never one of 8 bits; ``scaled``: a and b have scales."""
+    if result in ("int8", "int32"):
+        return "float32" if scaled else "int32"  # as the types of a bias
     return "float32" if is_float8(result) else result
 
 

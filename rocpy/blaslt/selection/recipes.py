@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -90,25 +91,24 @@ def recipes(
     the wish for the largest magnitude.
     """
     row = EPILOGUES[epilogue]
-    kind, function = dtypes.lookup(result).kind, function_of(row)
-    if kind == "complex" and function not in ("default", "bias", "bgrada", "bgradb"):
-        return ()
-    # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
-    if kind == "int" and not scales and function not in _EXACT:
+    kind = dtypes.lookup(result).kind
+    if not has_function(row, kind, scales):
         return ()
     first = ("bias", "default") if row.bias and not column_bias else ("default",)
     native_types = RESULT_TYPES.get(operand, ())
-    # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
-    unchanged = row.gradient in ("bgrada", "bgradb") and not amax
-    wanted = (result,) if unchanged else (working_type(result), result)
+    # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is. One
+    # of eight bits is rounded after its scale, and one of integers saturates after all else.
+    wide = "int32" if kind == "int" else working_type(result)
+    if dtypes.lookup(result).bits == 8:
+        wanted: tuple[str, ...] = (wide,)
+    else:
+        wanted = (result,) if row.gradient in ("bgrada", "bgradb") and not amax else (wide, result)
     direct = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in native_types for name in first]
     # A product that is rounded to the result's type before its epilogue is not the same one: it comes last.
     candidates = [recipe for recipe in direct if recipe.dtype == wanted[0]]
-    if operand == "int8" and (scales or result != "int32"):
-        # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
-        candidates.insert(
-            0 if scales or result == "int8" else len(candidates), Recipe("default", "int32", scaled=False)
-        )
+    if operand == "int8" and (scales or kind != "int"):
+        # Sums of int8 are exact in nothing else. Integers that no scale makes fractions of stay integers, and wrap.
+        candidates.insert(0 if scales else len(candidates), Recipe("default", "int32", scaled=False))
     if scales:
         candidates += [
             Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in native_types
@@ -152,6 +152,24 @@ def _has_blocks(problem: Problem) -> bool:
 
 # Functions of which every framework gives the same bits wherever an element lies.
 _EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
+
+
+def has_function(row: EpilogueRow, kind: str, scales: bool = False) -> bool:
+    """Whether an epilogue's function is one of results of this kind of numbers."""
+    if kind == "complex":
+        return function_of(row) in ("default", "bias", "bgrada", "bgradb")
+    # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
+    return kind != "int" or scales or function_of(row) in _EXACT
+
+
+def check_function(problem: Problem) -> None:
+    """Refuse an epilogue of real numbers for a result of others, which neither libraries nor recipes have."""
+    if math.prod(problem.result_shape) and not has_function(problem.row, dtypes.lookup(problem.dtype).kind):
+        kind = "complex" if problem.is_complex else "integer"
+        raise UnsupportedError(
+            f"epilogue {problem.epilogue!r}: a function of real numbers, and the result is {problem.dtype}; {kind} "
+            "products have 'default' and 'bias': apply the function to the result of one"
+        )
 
 
 class AlgorithmTraits(NamedTuple):
