@@ -89,6 +89,19 @@ cdef bint parse_ndarray(cnp.ndarray array, Operand* out):
     return True
 
 
+cdef object copied_as_it_lies(object array, object dtype):
+    """Return a copy in another type. Matrices in columns stay in columns and what is repeated is, since which algorithm a product takes
+    follows from how its operands lie.
+    """
+    cdef bint columns = array.ndim > 1 and array.strides[-2] == array.itemsize and array.strides[-1] >= array.itemsize * array.shape[-2]
+    once = array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]
+    if columns:
+        plain = numpy.array(once.swapaxes(-1, -2), dtype=dtype, order="C", copy=True, subok=False).swapaxes(-1, -2)
+    else:
+        plain = numpy.array(once, dtype=dtype, order="C", copy=True, subok=False)
+    return plain if plain.shape == array.shape else numpy.broadcast_to(plain, array.shape)
+
+
 cdef object parse_ndarray_other(object array, str name, Operand* out):
     """Read an ndarray that cannot be used as it is: copied where its values can be kept, refused otherwise."""
     if array.ndim > max_dims:
@@ -98,7 +111,7 @@ cdef object parse_ndarray_other(object array, str name, Operand* out):
     plain = None
     if dtype.hasobject is False and dtype.names is None and parse_ndarray(numpy.empty(0, dtype), out):
         try:
-            plain = numpy.array(array, dtype=dtype, order="C", copy=True, subok=False)
+            plain = copied_as_it_lies(array, dtype)
         except MemoryError:
             raise OutOfMemoryError(
                 f"{name}: an array of shape {array.shape}, {array.dtype}, must be copied and there is no memory for "

@@ -11,7 +11,7 @@ from typing import Any
 from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.problem import OperandInfo, Problem, dense_strides
-from rocpy.blaslt.model.product_types import scale_entry
+from rocpy.blaslt.model.product_types import BLOCK, scale_entry
 
 __all__ = ["Layout", "Lowered", "lower", "matrix_layout", "with_copies"]
 
@@ -405,6 +405,9 @@ class _Lowering:
         out.c, out.d = (Layout(rows, columns, self.lie_of(name)[1], step[name]) for name in ("c", "d"))
         for layout in (out.a, out.b, out.c, out.d):
             layout.ld = max(layout.ld, layout.rows, 1)
+        if problem.k == 0 and problem.scale_a == "block32" and not problem.b.packed:
+            for layout in (out.a, out.b):  # lines of nothing begin with a whole byte, too
+                layout.ld, layout.batch_stride = BLOCK, 0
 
     def _enumerator(self) -> int:
         row = self.row
