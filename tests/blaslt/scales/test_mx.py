@@ -225,3 +225,28 @@ def test_torch_tensors(name, rng, torch):
         assert not mm.execute().any()
         mm.reset_operands(b=b)
         check(mm.execute().numpy()[:, :17], expected)
+
+
+NOTHING = ["float8_e4m3fn", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("a_name", NOTHING)
+@pytest.mark.parametrize("b_name", NOTHING)
+@pytest.mark.parametrize("weight", [False, True])
+def test_nothing_along_k(a_name, b_name, weight, capfd):
+    bias = np.ones(3, np.float32)
+    for lead in ((), (2,), (2, 1)):
+        for m in (1, 4):
+            a, scale_a = rocpy.quantize_mx(np.ones((*lead, m, 0), np.float32), a_name)
+            b, scale_b = rocpy.quantize_mx(np.ones((0, 3), np.float32), b_name, axis=-2)
+            right, scales = (rocpy.Weight(b, scale=scale_b), {}) if weight else (b, {"scale_b": scale_b})
+            for name, wanted in (("default", 0), ("relu_bias", 1), ("gelu_aux_bias", 1)):
+                for options in ({"fallback": "error"}, {"fallback": "error", "reproducible": "batch"}):
+                    d = rocpy.matmul(
+                        a, right, scale_a=scale_a, dtype="float32", epilogue=name, options=options,
+                        **scales, **({"bias": bias} if "bias" in name else {}),
+                    )  # fmt: skip
+                    d = d[1]["gelu_aux"] if "aux" in name else d
+                    assert d.shape == (*lead, m, 3)
+                    assert (d == wanted).all()
+    assert capfd.readouterr().err == ""
