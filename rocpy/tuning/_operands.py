@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -93,10 +93,12 @@ def _in_blocks(operand: OperandInfo, seed: int, axis: int) -> tuple[Any, Any]:
 
 def _conjugated(arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Return arrays as tensors of torch's, which alone conjugates without a copy."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        raise UnsupportedError("conjugate operands are generated with torch, which is not installed") from None
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise UnsupportedError(
+            "conjugates cannot be generated, since torch is not imported; run the program itself instead of its problems, "
+            "or tune in it, with enable()"
+        )
     tensors: dict[str, Any] = {
         name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()
     }

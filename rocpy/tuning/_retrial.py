@@ -82,8 +82,8 @@ class Retrial:
 
 def _moderate(factor: Any, problem: Problem) -> Any:
     """Return a factor of the same kind that neither overflows nor underflows: 0, 1 or another."""
-    if problem.compute == "int32":
-        return factor if factor in (0, 1) else 2
+    if factor is None or problem.compute == "int32":
+        return factor if factor in (None, 0, 1) else 2
     number = complex(factor)
     if number in (0, 1):
         return factor
