@@ -63,7 +63,7 @@ def product_of(
         beta=None if problem.c is None else beta,
         bias=arrays["bias"],
         aux=arrays["aux"],
-        epilogue=problem.epilogue,
+        **_epilogue(problem),
         dtype=problem.dtype,
         compute=problem.compute,
         clamp=problem.clamp,
@@ -71,6 +71,15 @@ def product_of(
         options=options,
         **scales,
     )
+
+
+def _epilogue(problem: Problem) -> dict[str, Any]:
+    if not problem.expression:
+        return {"epilogue": problem.epilogue}
+    from rocpy.epilogues import CustomEpilogue  # a product without such an epilogue needs none of it
+
+    inputs = {name: array_of(operand, seed + 5) for seed, (name, operand) in enumerate(problem.inputs)}
+    return {"epilogue": CustomEpilogue.from_json(problem.expression), "epilogue_inputs": inputs}
 
 
 def _scales(problem: Problem) -> dict[str, Any]:
@@ -96,8 +105,8 @@ def _conjugated(arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is None:
         raise UnsupportedError(
-            "conjugates cannot be generated, since torch is not imported; run the program itself instead of its problems, "
-            "or tune in it, with enable()"
+            "conjugates cannot be generated, since torch is not imported; run the program itself, not its problems, or "
+            "tune in it, with enable()"
         )
     tensors: dict[str, Any] = {
         name: None if array is None else torch.from_numpy(array) for name, array in arrays.items()

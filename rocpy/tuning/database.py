@@ -125,18 +125,25 @@ class Database:
         return len(fresh)
 
     def clear(self, scope: str | None = None) -> int:
-        """Delete the records of one environment, or all, from memory and from the file that is written."""
+        """Delete the records of one environment, or all, from memory and from the file that is written.
+
+        Returns
+        -------
+        int
+            How many are gone: of a file that cannot be written, only those that are in memory alone.
+        """
         self._load()  # what is in the file alone is counted too
         wanted = "*" if scope is None else scope
         with self._writing:
-            if self.path is not None and self.path.is_file():
-                self._write((), clear=wanted)
+            exists = self.path is not None and self.path.is_file()
+            written = not exists or self._write((), clear=wanted) is not None
             with self._lock:
                 known = self._read_all()
                 gone = [key for key in known if scope is None or key[0] == scope]
                 for key in gone:
                     del known[key]
-        return len(gone)
+                sources = [self._sources.pop(key) for key in gone]
+        return len(gone) if written else sources.count(None)
 
     def refresh(self) -> None:
         """Read the files again, since other processes may have written to them."""
@@ -151,6 +158,7 @@ class Database:
         """Return what is known, read from the files first where that was not done; call with the lock held."""
         if self._known is None:
             known: dict[tuple[str, str], Record] = {}
+            self._sources.clear()
             for file in reversed(self.files):  # what is written outranks what is only read
                 for record in self._read(file):
                     old = known.get((record.scope, record.key))

@@ -66,7 +66,10 @@ def test_who_holds_the_file_is_waited_for_once(kind, tmp_path, monkeypatch):
     assert len(mine.records()) == 4
     assert mine.file_of("{}", "0") == path
     assert mine.file_of("{}", "3") is None
+    assert mine.clear() == 3  # those in memory
     holder.close()
+    mine.refresh()
+    assert [one.key for one in mine.records()] == ["0"]
     mine.store(record(4))
     assert mine.file_of("{}", "4") == path
 

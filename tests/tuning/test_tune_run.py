@@ -92,10 +92,18 @@ def test_a_program_may_change_the_folder(run, tmp_path):
     assert not list((tmp_path / "sub").iterdir())
 
 
+@rocpy.epilogue
+def shifted(y, by, times=2.0):
+    return y * times + by, y
+
+
 PRODUCTS = {
     "bfloat16": lambda: rocpy.matmul(FLOATS.astype(ml_dtypes.bfloat16), FLOATS.T.astype(ml_dtypes.bfloat16)),
     "float8": lambda: rocpy.matmul(NARROW, NARROW.T, scale_a=1.0, scale_b=1.0, dtype="float32"),
     "vectors": lambda: rocpy.matmul(NARROW, NARROW.T, scale_a=SCALES, scale_b=SCALES.T, dtype="float32"),
+    "custom epilogue": lambda: rocpy.matmul(
+        FLOATS, FLOATS.T, epilogue=shifted, epilogue_inputs={"by": np.ones((16, 1), np.float32), "times": 3.0}
+    ),
     "broadcast": lambda: rocpy.matmul(np.broadcast_to(FLOATS, (3, 16, 32)), np.ones((3, 32, 4), np.float32)),
 }
 
