@@ -26,6 +26,8 @@ cdef enum Kind:
     split
     grow
     window
+    # What an all_reduce may be to the user.
+    barrier
 
 
 cdef class Call:
@@ -55,6 +57,8 @@ cdef class Call:
     cdef readonly uint64_t seq
     # What it is to the user, for the ranks to compare; None: what it is.
     cdef bytes description
+    # Its name to the user, by its index: its own, or that by which the description begins.
+    cdef int shown_kind(self)
     # The state of the group that it was called in; None: there was none.
     cdef readonly object group
     # Its index among the calls of this rank.

@@ -32,7 +32,7 @@ cdef int NOT_DONE = -2
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv",
-         "all_to_all_v", "put_signal", "signal", "wait_signal", "split", "grow", "window")
+         "all_to_all_v", "put_signal", "signal", "wait_signal", "split", "grow", "window", "barrier")
 
 # hipDataType -> ncclDataType_t.
 cdef dict types = {hip: nccl for hip, *_, nccl in array_types().values() if nccl >= 0}
@@ -227,10 +227,16 @@ cdef class Call:
         """Note that it was not launched. For `group`."""
         self.remote_wait = None
 
+    cdef int shown_kind(self):
+        if self.description is None:
+            return self.kind
+        name = self.description.partition(b"(")[0].decode()
+        return NAMES.index(name) if name in NAMES else self.kind
+
     @property
     def op_name(self):
-        """The collective's name."""
-        return NAMES[self.kind]
+        """The collective's name, or that of the call that it stands for."""
+        return NAMES[self.shown_kind()]
 
     @property
     def elements(self):

@@ -250,7 +250,7 @@ cdef class Handle:
         call.seq = self.seq
         if call.description is None:
             call.description = self.description
-        call.noted = self.records.note(call.seq, call.kind, call.type, call.count, call.op, call.rank_argument)
+        call.noted = self.records.note(call.seq, call.shown_kind(), call.type, call.count, call.op, call.rank_argument)
         if group is not None:
             call.group = group.state
             group.add(self, call, call.seconds, block)

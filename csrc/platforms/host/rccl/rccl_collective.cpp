@@ -118,8 +118,13 @@ bool Run::rendezvous_and_agree() {
   bool is_agreed = true;
   for (int r = 0; r < n_; ++r) is_agreed = is_agreed && agree(mine_, signature(r));
   if (is_agreed) return true;
-  Failure failure{
-      "mismatch", ncclInvalidUsage, "the ranks do not agree on operation number ", mine_.kind, mine_.sequence, {}, {}};
+  Failure failure{"mismatch",
+                  ncclInvalidUsage,
+                  "the ranks do not agree on operation number ",
+                  shown_kind(mine_),
+                  mine_.sequence,
+                  {},
+                  {}};
   failure.text += std::to_string(mine_.sequence);
   for (int r = 0; r < n_; ++r) {
     failure.ranks.push_back(r);

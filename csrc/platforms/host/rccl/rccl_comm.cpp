@@ -236,7 +236,7 @@ std::string Communicator::name_of_operation(const Operation &operation) {
   };
   const Signature &signature = operation.signature;
   if (signature.kind == Kind::none) return "init";
-  std::string text = numbered(signature.kind, signature.sequence);
+  std::string text = numbered(shown_kind(signature), signature.sequence);
   if (!operation.is_behind) return text;
   const uint64_t entered = self().entered.load(std::memory_order_relaxed);
   const bool is_busy = entered > self().finished.load(std::memory_order_relaxed);
@@ -249,7 +249,7 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   if (const int now = state.load(); now != ncclSuccess && now != ncclInProgress) return false;
   const Signature &signature = operation.signature;
   const std::string where = name_of_operation(operation);
-  Failure cause{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
+  Failure cause{"remote", ncclRemoteError, "", shown_kind(signature), signature.sequence, {}, {}};
   if (is_aborting.load()) {
     cause.kind = is_revoked.load() ? "revoked" : "aborted";
     cause.code = ncclInvalidUsage;

@@ -65,9 +65,10 @@ bool Communicator::fail_to_read(const Operation &operation, int owner, int reaso
     if (!look_after(operation, {owner}, start, &last_look, [] { return false; })) return false;
   }
   const Signature &signature = operation.signature;
-  Failure failure{"system", ncclSystemError, "", signature.kind, signature.sequence, {owner}, {}};
+  const Kind kind = shown_kind(signature);
+  Failure failure{"system", ncclSystemError, "", kind, signature.sequence, {owner}, {}};
   failure.text = "cannot read the operands of rank " + std::to_string(owner) + " (process " +
-                 std::to_string(other(owner).pid.load()) + ") in " + name_of(signature.kind) + " number " +
+                 std::to_string(other(owner).pid.load()) + ") in " + name_of(kind) + " number " +
                  std::to_string(signature.sequence) + ": " + std::strerror(reason) +
                  "; keep them allocated until all ranks are done, or set ROCPY_RCCL_PROCESS_READS=0";
   return fail(failure);

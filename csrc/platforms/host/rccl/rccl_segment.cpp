@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <thread>
 
 namespace rocpy_host {
@@ -157,7 +158,7 @@ const char *name_of(Kind kind) {
   static const char *const names[] = {
       "none",         "all_reduce", "reduce",  "broadcast",   "all_gather", "reduce_scatter", "all_to_all",
       "all_to_all_v", "gather",     "scatter", "send",        "recv",       "split",          "grow",
-      "window",       "put",        "signal",  "wait_signal", "shrink",     "suspend"};
+      "window",       "put",        "signal",  "wait_signal", "shrink",     "suspend",        "barrier"};
   return names[static_cast<uint32_t>(kind)];
 }
 
@@ -197,6 +198,15 @@ std::string text_of(const Signature &signature) {
   if (signature.root >= 0) text += ", root=" + std::to_string(signature.root);
   if (signature.has_bias != 0) text += ", with bias";
   return text + "), number " + std::to_string(signature.sequence);
+}
+
+Kind shown_kind(const Signature &signature) {
+  const std::string_view description = signature.description.text;
+  const std::string_view name = description.substr(0, description.find('('));
+  for (uint32_t kind = 1; !name.empty() && kind <= static_cast<uint32_t>(Kind::barrier); ++kind) {
+    if (name == name_of(static_cast<Kind>(kind))) return static_cast<Kind>(kind);
+  }
+  return signature.kind;
 }
 
 Segment::Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block, int rank_count)

@@ -42,8 +42,9 @@ enum class Kind : uint32_t {
   wait_signal,
   shrink,   // without a number: not all ranks call it
   suspend,  // likewise
+  barrier,  // to its users: an all_reduce to RCCL
 };
-constexpr size_t kind_count = static_cast<size_t>(Kind::suspend) + 1;
+constexpr size_t kind_count = static_cast<size_t>(Kind::suspend) + 1;  // of calls that are counted
 const char *name_of(Kind kind);
 
 // What a call is to its user, where that is more than the call says (rocpyExtCommDescribe); empty: nothing. Held in
@@ -77,6 +78,8 @@ struct Signature {
 };
 bool agree(const Signature &a, const Signature &b);
 std::string text_of(const Signature &signature);
+// What a call is to its user: the call that it stands for, where its description begins with that one's name.
+Kind shown_kind(const Signature &signature);
 
 enum class Presence : uint32_t { absent, present, failed, finalized, left, aborted, revoked };
 const char *name_of(Presence presence);

@@ -116,7 +116,7 @@ void give(const std::string &text, char *json, size_t capacity, size_t *needed) 
 
 void Communicator::show_begin(const Signature &signature) {
   RankState &mine = self();
-  mine.kind.store(signature.kind, std::memory_order_relaxed);
+  mine.kind.store(shown_kind(signature), std::memory_order_relaxed);
   mine.type.store(signature.type, std::memory_order_relaxed);
   mine.op.store(signature.op, std::memory_order_relaxed);
   mine.root.store(signature.root, std::memory_order_relaxed);
