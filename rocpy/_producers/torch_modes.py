@@ -6,7 +6,51 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["gradient_reason", "graph_reason", "nothing_traces", "recording_reason", "state_reason", "transform_reason"]
+__all__ = [
+    "gradient_reason",
+    "graph_reason",
+    "is_batched",
+    "is_fake",
+    "is_sharded",
+    "kind_reason",
+    "nothing_traces",
+    "recording_reason",
+    "state_reason",
+    "transform_reason",
+]
+
+
+def is_batched(array: Any) -> bool:
+    """Return whether a tensor is a batch of which ``vectorize=True`` or ``is_grads_batched=True`` shows one entry."""
+    return bool(sys.modules["torch"]._C._functorch.is_legacy_batchedtensor(array))
+
+
+def is_fake(array: Any) -> bool:
+    """Return whether a tensor is one of a FakeTensorMode."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(array, module.FakeTensor)
+
+
+def is_sharded(array: Any) -> bool:
+    """Return whether a tensor is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(array, module.DTensor)
+
+
+def kind_reason(array: Any) -> str | None:
+    """Return what kind of tensor it is that its memory is not to be read; ``None`` for a plain one."""
+    torch = sys.modules["torch"]
+    cls = type(array)
+    if cls is torch.Tensor or cls is torch.nn.Parameter:
+        return "it is a meta tensor, which has no memory" if array.is_meta else None
+    if is_fake(array):
+        return "it is a fake tensor, which has no memory"
+    if is_sharded(array):
+        return "it is a DTensor, whose elements are cut over ranks"
+    name = f"it is a {cls.__module__}.{cls.__qualname__}, a subclass of torch.Tensor"
+    return (
+        f"{name} that wraps other tensors" if torch._C._dispatch_keys(array).has(torch._C.DispatchKey.Python) else name
+    )
 
 
 def nothing_traces() -> bool:

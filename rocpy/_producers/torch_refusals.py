@@ -32,10 +32,14 @@ def advice(reason: str) -> str:
             "leave the autocast region, or convert the operands and use torch.autocast(..., enabled=False) around the "
             "call"
         )
+    if "no memory" in reason:
+        return "pass a tensor with memory"
+    if "DTensor" in reason:
+        return "pass its .to_local() or its .full_tensor()"
+    if "wraps" in reason:
+        return "pass a plain tensor, such as one that it wraps"
     if "subclass" in reason:
         return "pass tensor.as_subclass(torch.Tensor) to use its plain memory"
-    if "meta" in reason:
-        return "pass a tensor with memory"
     return "call it outside of the transform or the tracing"
 
 

@@ -7,7 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
-from rocpy._producers.torch_modes import gradient_reason, nothing_traces, recording_reason, state_reason
+from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces, recording_reason, state_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
@@ -332,6 +332,8 @@ cdef int access_of(object array) except -1:
     if not torch_tensor_is_clear(<const void*><PyObject*>array):
         if torch._C._functorch.is_functorch_wrapped_tensor(array) or torch._is_functional_tensor(array) or array.is_meta:
             return 0
+        if is_batched(array):
+            return 0
         if array.is_conj() or array.is_neg() or array.layout is not torch.strided or array.is_nested or array.is_quantized:
             return 0
         if not keys_sought:
@@ -385,22 +387,18 @@ cdef bint state_harmless(object array):
 
 cdef object dispatch_reason(object array, bint is_product=True):
     """Why a tensor must go through torch's dispatcher rather than by its memory, as text; None where it need not."""
-    cls = type(array)
-    if not learn(cls):
+    if not learn(type(array)):
         return None
     functorch = torch._C._functorch
     if not has_plain_type(array):
-        return f"it is a {cls.__module__}.{cls.__qualname__}, a subclass of torch.Tensor"
+        return kind_reason(array)
     if functorch.is_functorch_wrapped_tensor(array):
         return "it is wrapped by a torch.func transform (vmap, grad, ...)"
     if torch._is_functional_tensor(array):
         return "it is a functional tensor of a compiler"
-    reason = state_reason(array, is_product)
-    if reason is not None:
-        return reason
-    if array.is_meta:
-        return "it is a meta tensor, which has no memory"
-    return gradient_reason(array)
+    if is_batched(array):
+        return "it is one entry of a batch (vectorize=True, is_grads_batched=True)"
+    return state_reason(array, is_product) or kind_reason(array) or gradient_reason(array)
 
 
 cdef int refuse_recorded(object array, str name) except -1:
@@ -434,7 +432,8 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
             raise_pending()
         except Exception as error:
             raise InvalidOperandError(
-                f"{name}: torch.Tensor of {tuple(array.shape)}, {array.dtype} on {array.device} cannot be read as memory: {error}"
+                f"{name}: torch.Tensor of {tuple(array.shape)}, {array.dtype} on {array.device} cannot be read as memory: "
+                f"{str(error).partition(chr(10))[0]}"
             ) from error
     fault = operand_of_dltensor(tensor, out)
     if fault == fault_misaligned:

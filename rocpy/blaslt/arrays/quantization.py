@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
+from rocpy._producers.torch_modes import is_fake
 from rocpy.blaslt.arrays.array_libraries import read, refuse_gradient
 from rocpy.blaslt.arrays.framework import framework_of
 from rocpy.dtypes import DType
@@ -75,7 +77,8 @@ def _conversion(function: _Function) -> _Function:
     @functools.wraps(function)
     def wrapped(array: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return function_in_default(array, *args, **kwargs)
+            with array.fake_mode if is_fake(array) else nullcontext():  # what is made of a fake tensor is one, too
+                return function_in_default(array, *args, **kwargs)
         except OutOfMemoryError:
             raise
         except MemoryError:
@@ -272,7 +275,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
     array([ 0.3125, -7.    , 96.    ,  0.    ], dtype=float32)
     """
     library, values = read(values, "values")
-    scales = _of_same_library(library, scales)
+    scales = _of_same_library(library, values, scales)
     _of_type(values, "values", _MX)
     _of_type(scales, "scales", ("float8_e8m0fnu", "uint8"))
     row = _target(dtype, _SOURCES)
@@ -390,7 +393,7 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     array([ 0.96428573, -3.        ,  0.10044643], dtype=float32)
     """
     library, values = read(values, "values")
-    scales = _of_same_library(library, scales)
+    scales = _of_same_library(library, values, scales)
     _of_type(values, "values", _SCALED)
     _of_type(scales, "scales", ("float32", "float64"))
     row = _target(dtype, _SOURCES)
@@ -407,8 +410,19 @@ def _rounded(library: Any, wide: Any, dtype: str) -> Any:
         return library.cast(framework_of(wide).once(wide, dtype), dtype)
 
 
-def _of_same_library(library: Any, scales: Any) -> Any:
+def _of_same_library(library: Any, values: Any, scales: Any) -> Any:
     other, scales = read(scales, "scales")
     if type(other) is not type(library):
         raise InvalidOperandError("values and scales belong to different frameworks; convert one")
+    if not isinstance(scales, np.ndarray):
+        _check_tensors(values, scales)
     return scales
+
+
+def _check_tensors(values: Any, scales: Any) -> None:
+    """Refuse scales on another device than the values, which torch would refuse; it moves a number on the host."""
+    if is_fake(values) != is_fake(scales):
+        name = "scales" if is_fake(scales) else "values"
+        raise InvalidOperandError(f"{name}: a fake tensor, and the other is a real one; pass two real tensors")
+    if values.device != scales.device and (scales.device.type != "cpu" or scales.ndim):
+        raise InvalidOperandError(f"scales are on {scales.device} and values on {values.device}; move one")

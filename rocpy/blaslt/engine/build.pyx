@@ -312,7 +312,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     _core.check(library_version(context, &version))
     enumerator = _library.epilogue_number(problem.row, version)
     if problem.row.enumerator is None and enumerator is None and not own_program:
-        if has_programs():
+        if has_programs() and _recipes.has_function(problem.row, _dtype(problem.dtype).kind, bool(problem.scale_a or problem.scale_b)):
             program = stand_in(problem.row)
         if program is None and (problem.out is None or problem.out.dtype == problem.dtype):
             return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from rocpy._messages.suggestions import did_you_mean
-from rocpy._producers.torch_modes import gradient_reason, transform_reason
+from rocpy._producers.torch_modes import gradient_reason, kind_reason, transform_reason
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 # The arrays of a product.
@@ -64,3 +64,6 @@ def rounded_bounds(clamp: tuple[float, float] | None, dtype: str) -> str:
         if ctypes.c_float(bound).value != bound:
             return f"clamp={clamp}: hipBLASLt takes bounds in float32, which cannot represent {bound!r}"
     return ""
+    kind = kind_reason(bound)
+    if kind is not None and "no memory" in kind:
+        raise UnsupportedError(f"clamp: a bound is a tensor, and {kind}; pass two numbers")

@@ -224,6 +224,12 @@ cdef class Weight(WeightOperand):
             snapshot = self.published
         return snapshot is not None and snapshot.packed
 
+    @property
+    def closed(self):
+        """Whether it was closed."""
+        with cython.critical_section(self):
+            return self.published is None
+
     def matrix(self):
         """Return the weight as a new array of shape (K, N), with the values that were last read."""
         return _copies.snapshot((<WeightSnapshot>self.read()).in_rows())

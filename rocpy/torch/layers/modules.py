@@ -26,7 +26,7 @@ from rocpy.torch.operators.activations import (
 )
 from rocpy.torch.operators.blocks import gated, run_mlp
 from rocpy.torch.operators.custom_blocks import custom_mlp, takes
-from rocpy.torch.operators.sharding import is_sharded
+from rocpy.torch.operators.sharding import lacks_lists
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
@@ -239,7 +239,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
             simple = second.activation is None and takes_layer(*layers[:2]) and takes_layer(*layers[2:])
             if simple and first._row is not None:
                 return run_mlp(input, *layers, first._row)
-            if simple and torch.is_grad_enabled() and takes(first.activation) and not is_sharded((input, *layers)):
+            if simple and torch.is_grad_enabled() and takes(first.activation) and not lacks_lists((input, *layers)):
                 return custom_mlp(input, *layers, first.activation)
         return second(first(input, **epilogue_inputs))
 

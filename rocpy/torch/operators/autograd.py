@@ -16,7 +16,7 @@ from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
 
-__all__ = ["LinearFunction", "apply_linear", "as_matrix", "linear_backward", "needs_grad"]
+__all__ = ["LinearFunction", "apply_linear", "as_matrix", "in_rows", "linear_backward", "needs_grad"]
 
 Below = Callable[[Tensor, Tensor, "Tensor | None"], Any]
 
@@ -24,6 +24,11 @@ Below = Callable[[Tensor, Tensor, "Tensor | None"], Any]
 def needs_grad(*operands: object) -> bool:
     """Whether the call must be recorded: grad mode is on and an operand requires a gradient."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """Return a tensor as one matrix, its axes but the last in one; ``flatten`` has no rule for entries of a batch."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def as_matrix(d: Tensor, columns: int) -> Tensor:

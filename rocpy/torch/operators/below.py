@@ -19,19 +19,17 @@ __all__ = ["Below", "below_torch", "refuse_inside"]
 _local = threading.local()
 
 
-def _refusal() -> UnsupportedError:
-    return UnsupportedError(
-        "unsupported tensor subclass or dispatch mode: its memory cannot be read; pass plain tensors"
-    )
-
-
 def refuse_inside() -> None:
     """Raise an error in an operator's kernel, from where there is no way back to the dispatcher."""
     if getattr(_local, "depth", 0) > 0:
-        raise _refusal()
+        raise UnsupportedError(
+            "unsupported tensor subclass or dispatch mode: its memory cannot be read; pass plain tensors"
+        )
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
     # A subclass without a dispatch of its own arrives here as it is; its memory is a tensor's.
     if isinstance(value, Tensor) and type(value) is not Tensor and type(value) is not torch.nn.Parameter:
         return value.as_subclass(Tensor)
@@ -47,8 +45,8 @@ def below_torch(kernel: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with torch.no_grad():
                 return kernel(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
-        except TorchLayerRequired:
-            raise _refusal() from None
+        except TorchLayerRequired as error:
+            raise UnsupportedError(str(error)) from None
         finally:
             _local.depth -= 1
 

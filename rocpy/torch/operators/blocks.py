@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rocpy._producers.torch_modes import is_batched
 from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.front.function import matmul
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation, Fused
@@ -15,10 +16,10 @@ from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix, linear_backward
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
-from rocpy.torch.operators.linear_layer import linear, linear_shape
+from rocpy.torch.operators.linear_layer import linear, linear_result
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import check_layer_tensors
-from rocpy.torch.operators.sharding import is_sharded
+from rocpy.torch.operators.sharding import lacks_lists
 from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["gated", "run_mlp"]
@@ -134,9 +135,8 @@ def _kernel(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str
     return _forward(x, w1, b1, w2, b2, ACTIVATIONS[activation], False)[0]
 
 
-def _fake(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Tensor:  # noqa: ARG001
-    hidden = x.new_empty(linear_shape(x, w1, b1))
-    return x.new_empty(linear_shape(hidden, w2, b2))
+def _fake(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Tensor:
+    return linear_result(linear_result(x, w1, b1, ACTIVATIONS[activation]), w2, b2, _NONE)
 
 
 def _kernel_aux(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
@@ -145,10 +145,10 @@ def _kernel_aux(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation:
 
 
 def _fake_aux(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
-    hidden = x.new_empty(linear_shape(x, w1, b1))
-    y = x.new_empty(linear_shape(hidden, w2, b2))
-    pre_activation = [hidden.new_empty(hidden.shape)] if ACTIVATIONS[activation].saves == "input" else []
-    return [y, hidden, *pre_activation]
+    keep = ACTIVATIONS[activation].saves == "input"
+    hidden = linear_result(x, w1, b1, ACTIVATIONS[activation], keep)
+    pre_activation = [hidden.new_empty(hidden.shape)] if keep else []
+    return [linear_result(hidden, w2, b2, _NONE), hidden, *pre_activation]
 
 
 mlp = define("mlp", f"{_SCHEMA} -> Tensor", _kernel, _fake)
@@ -156,7 +156,7 @@ mlp_aux = define("mlp_aux", f"{_SCHEMA} -> Tensor[]", _kernel_aux, _fake_aux)
 
 
 def _record_mlp(below: Any, *args: Any) -> Tensor:  # noqa: ARG001  (recording needs what the other operator keeps)
-    if is_sharded(args):
+    if lacks_lists(args):
         x, w1, b1, w2, b2, activation = args
         return linear(linear(x, w1, b1, activation), w2, b2, "none")
     return mlp_aux(*args)[0]
@@ -207,7 +207,7 @@ class GateFunction(torch.autograd.Function):  # type: ignore[misc]
         saved = result if activation.saves == "result" else gate
         # Of real numbers these are the tensors themselves.
         up, result = up.conj(), result.conj()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_batched(grad):
             return torch.cat((activation.derivative(grad * up, saved), grad * result), -1), None
         d = torch.empty_like(both, memory_format=torch.contiguous_format)
         first, second = d.chunk(2, -1)

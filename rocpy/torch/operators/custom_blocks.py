@@ -15,13 +15,13 @@ from rocpy.epilogues.expressions.expression import Builder
 from rocpy.epilogues.expressions.gradient import gradient_of
 from rocpy.torch.operators.activations import ACTIVATIONS
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.autograd import as_matrix, linear_backward
+from rocpy.torch.operators.autograd import as_matrix, in_rows, linear_backward
 from rocpy.torch.operators.counters import count_gradients, watched
-from rocpy.torch.operators.custom_products import _with_product
+from rocpy.torch.operators.custom_products import _with_product, empty_custom_results
 from rocpy.torch.operators.kernels import linear_forward
-from rocpy.torch.operators.linear_layer import linear_shape
+from rocpy.torch.operators.linear_layer import linear_result
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import check_layer_tensors
+from rocpy.torch.operators.shapes import ProductSettings, check_layer_tensors, check_product
 from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["custom_mlp", "takes"]
@@ -65,12 +65,10 @@ def _kernel(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, expression: str
 
 
 def _fake(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, expression: str) -> list[Tensor]:
-    pre = x.new_empty(linear_shape(x, w1, b1))
-    read = Expression.from_json(expression)
-    name = str(x.dtype).removeprefix("torch.")
-    types = read.types(name, {} if b1 is None else {"bias": (str(b1.dtype).removeprefix("torch."), 2)})
-    hidden = pre.new_empty(pre.shape, dtype=getattr(torch, types[read.outputs[0]]))
-    return [hidden.new_empty(linear_shape(hidden, w2, b2)), hidden, pre]
+    right, named = w1.mT, _inputs(b1)
+    problem = check_product(x, right, None, None, None, "default", ProductSettings(1.0, 0.0, None, None, None))
+    hidden, pre = empty_custom_results(x, right, None, problem, _forward_of(expression).expression, named)
+    return [linear_result(hidden, w2, b2, _NONE), hidden, pre]
 
 
 class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
@@ -116,7 +114,7 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
         grad_b1 = None
         if grad_pre is not None:  # of the product before the bias
             if d is not None and needs[3]:
-                grad_b1 = d.flatten(0, -2).sum(0) if d.dim() > 1 else d
+                grad_b1 = in_rows(d).sum(0) if d.dim() > 1 else d
             d = grad_pre if d is None else d + grad_pre
         linear_gradients: tuple[Any, ...] = (None, None, None)
         if d is not None:

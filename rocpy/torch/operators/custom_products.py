@@ -4,24 +4,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rocpy.blaslt.custom.binding import bind
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.problem import Problem
 from rocpy.epilogues import Expression
 from rocpy.epilogues.expressions.evaluate import evaluate
 from rocpy.epilogues.expressions.gradient import gradient_of
+from rocpy.epilogues.expressions.resolve import resolve
 from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.autograd import in_rows
 from rocpy.torch.operators.kernels import custom_kernel
 from rocpy.torch.operators.products import product, record_product
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import ProductSettings, check_devices, check_product, product_shapes
+from rocpy.torch.operators.shapes import (
+    ProductSettings,
+    check_devices,
+    check_product,
+    info_of,
+    product_shapes,
+    result_dtype,
+)
 
-__all__ = ["composed", "operator"]
+__all__ = ["composed", "empty_custom_results", "operator"]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str[] names, str expression, float alpha, float beta,"
@@ -33,20 +44,32 @@ def _fake(
     a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: Sequence[str], expression: str, *settings: Any
 ) -> list[Tensor]:
     alpha, beta, dtype, compute = settings
-    read = Expression.from_json(expression)
-    check_product(a, b, c, None, None, "default", ProductSettings(alpha, beta, None, dtype, compute))
     named = dict(zip(names, inputs, strict=True))
-    check_devices(a=a, **named)
-    shape, _ = product_shapes(a, b, EPILOGUES["default"])
-    x = _name(dtype or a.dtype)
-    types = read.types(x, {name: (_name(value.dtype), 2 if value.dim() else 1) for name, value in named.items()})
-    if read.halved:
-        shape = (*shape[:-1], shape[-1] // 2)
-    return [a.new_empty(shape, dtype=getattr(torch, types[index])) for index in read.outputs]
+    problem = check_product(a, b, c, None, None, "default", ProductSettings(alpha, beta, None, dtype, compute))
+    return empty_custom_results(a, b, dtype, problem, Expression.from_json(expression), named)
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def empty_custom_results(
+    a: Tensor,
+    b: Tensor,
+    dtype: torch.dtype | None,
+    problem: Problem | None,
+    expression: Expression,
+    named: Mapping[str, Tensor],
+) -> list[Tensor]:
+    """Return an epilogue's results without values; ``problem`` is the product where all extents are known."""
+    check_devices(a=a, **{f"epilogue_inputs[{name!r}]": value for name, value in named.items()})
+    infos = {name: info_of(value) for name, value in named.items()}
+    if problem is not None and all(isinstance(extent, int) for info in infos.values() for extent in info.shape):
+        bound = bind(expression, problem, infos)
+        shape, types = bound.result_shape, bound.out_types
+    else:
+        shape, _ = product_shapes(a, b, EPILOGUES["default"])
+        shape = (*shape[:-1], shape[-1] // 2) if expression.halved else shape
+        x = str(result_dtype(a, b, dtype)).removeprefix("torch.")
+        ranks = {name: (info.dtype, 2 if info.shape else 1) for name, info in infos.items()}
+        types = resolve(expression, x, ranks).out_types
+    return [a.new_empty(shape, dtype=getattr(torch, name)) for name in types]
 
 
 def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
@@ -127,7 +150,7 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             gradients[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
         if needs[2]:
             if b.dim() == 2 and a.dim() > 2 and a.shape[:-1] == d.shape[:-1]:
-                a, d = a.flatten(0, -2), d.flatten(0, -2)
+                a, d = in_rows(a), in_rows(d)
             gradients[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
         return tuple(gradients)
 
@@ -138,7 +161,7 @@ _apply = super(torch.autograd.Function, EpilogueFunction).apply
 def _like_product(a: Tensor, b: Tensor, first: Tensor, dtype: Any) -> Tensor:
     """Return an array without values, of the product's shape and type, for a gradient that does not read it."""
     shape, _ = product_shapes(a, b, EPILOGUES["default"])
-    return first.new_zeros((), dtype=dtype or a.dtype).expand(shape)
+    return first.new_zeros((), dtype=result_dtype(a, b, dtype)).expand(shape)
 
 
 def _zeros(grad: Tensor | None, first: Tensor) -> Tensor:

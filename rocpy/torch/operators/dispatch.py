@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.fx import Proxy
 
 from rocpy import dtypes
-from rocpy._producers.torch_refusals import TorchLayerRequired
+from rocpy._producers.torch_modes import kind_reason
+from rocpy._producers.torch_refusals import TorchLayerRequired, advice
 from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue
@@ -22,14 +23,13 @@ from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.refusals import cast_refused
 from rocpy.blaslt.model.settings import clamp_bounds
-from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import refuse_inside
-from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue
+from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
 from rocpy.torch.operators.products import product, product_extra
-from rocpy.torch.operators.shapes import refuse_nested
+from rocpy.torch.operators.shapes import refuse_mixed, refuse_nested
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -117,8 +117,7 @@ def _dispatched_custom(
 
 def _source_of(weight: Weight) -> tuple[Any, Any]:
     """Return the tensor that a Weight was made of, as (K, N), and its bias."""
-    # A graph reads the source itself, whenever it runs.
-    read = weight if torch.compiler.is_compiling() else snapshot_of(weight)
+    read = read_weight(weight)
     return read.source if read.layout == "kn" else read.source.transpose(-1, -2), read.bias
 
 
@@ -157,7 +156,7 @@ def _dispatched(
     options: Any = None,
     **others: Any,
 ) -> Any:
-    _refuse_untraced(others)
+    _refuse_untraced(others, a, b)
     scalars = _scalars(alpha, beta, c)
     if c is None and scalars[1] != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
@@ -173,6 +172,7 @@ def _dispatched(
     aux = _sole(aux) if isinstance(aux, dict) else aux
     for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux"), (out, "out")):
         _check_tensor(operand, name)
+    refuse_mixed(a=a, out=out)
     refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
@@ -212,7 +212,7 @@ def dispatched_grouped(
     **others: Any,
 ) -> Any:
     """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
-    _refuse_untraced(others)
+    _refuse_untraced(others, a, b)
     row = find_epilogue(epilogue)
     check_epilogue(row)
     if offsets is None:
@@ -249,14 +249,25 @@ def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
     return dispatched_matmul(a, b, **settings)
 
 
-def _refuse_untraced(others: dict[str, Any]) -> None:
-    """Refuse arguments that the operators do not have."""
+def _refuse_untraced(others: dict[str, Any], *operands: Any) -> None:
+    """Refuse arguments that the operators do not have: by what they are, where the operands are plain tensors."""
+    if not any(isinstance(x, Tensor) and kind_reason(x) for x in operands):
+        for name, value in others.items():
+            for one in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(one, Tensor):
+                    _refuse_kind(one, name)
     for name, value in others.items():
         if value is not _DEFAULTS.get(name) and value is not None:
             raise UnsupportedError(
                 f"{name}: not available where torch records, traces, transforms or casts the product; omit it, or "
                 "call it under torch.no_grad() and outside of autocast, on plain tensors"
             )
+
+
+def _refuse_kind(x: Tensor, name: str) -> None:
+    reason = kind_reason(x)
+    if reason is not None:
+        raise UnsupportedError(f"{name}: {reason}; {advice(reason)}")
 
 
 def _refuse_traced_options() -> None:

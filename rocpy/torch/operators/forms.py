@@ -12,15 +12,16 @@ from rocpy.blaslt.custom.binding import complete, refuse_operands
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
+from rocpy.blaslt.operands.weight import Weight
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues.expressions.evaluate import is_number
-from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.custom_products import composed, operator
 from rocpy.torch.operators.grouped import covered_by, grouped
 from rocpy.torch.operators.products import apply_epilogue, plain_name, product
-from rocpy.torch.operators.sharding import is_sharded, register_for
+from rocpy.torch.operators.sharding import lacks_lists, register_for
 
-__all__ = ["custom_product", "grouped_with_epilogue"]
+__all__ = ["custom_product", "grouped_with_epilogue", "read_weight"]
 
 
 def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
@@ -29,6 +30,16 @@ def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
 
 
 _text_with._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler runs it, and keeps its answer
+
+
+def read_weight(b: Any) -> Any:
+    """Return what a product reads of a Weight; anything else as it is. A graph reads the source, whenever it runs."""
+    if not torch.compiler.is_compiling():
+        return snapshot_of(b)
+    # The compiler has the graph made again once this changes.
+    if isinstance(b, Weight) and b.closed:
+        raise ClosedError("b: this Weight was closed")
+    return b
 
 
 def custom_product(
@@ -42,8 +53,7 @@ def custom_product(
 ) -> Any:
     """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
     refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
-    if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
-        b = snapshot_of(b)
+    b = read_weight(b)
     named = complete(epilogue, epilogue_inputs, b)
     if isinstance(b, WeightOperand):
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
@@ -63,12 +73,13 @@ def custom_product(
     tensors = {name: value for name, value in named.items() if name not in numbers}
     arguments = (*scalars, settings["dtype"], settings["compute"])
     compiling = torch.compiler.is_compiling()
+    operands = (a, b, c, *tensors.values())
     if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
         if c is not None:
             raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
         results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
-    elif not compiling and is_sharded((a, b, c, *tensors.values())):
-        # torch knows how its own functions are computed on the parts of a DTensor.
+    elif not compiling and lacks_lists(operands):
+        # torch knows how its own functions are computed on the parts of a DTensor, and on the entries of a batch.
         register_for((a, b, c))
         results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
     else:

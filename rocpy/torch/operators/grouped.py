@@ -11,7 +11,7 @@ from torch import Tensor
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.kernels import grouped_kernel
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import check_devices
+from rocpy.torch.operators.shapes import check_devices, require, result_dtype
 
 __all__ = ["covered_by", "grouped"]
 
@@ -25,17 +25,17 @@ def _fake(
     dtype: torch.dtype | None,
 ) -> Tensor:
     check_devices(a=a, b=b, bias=bias)
+    result = result_dtype(a, b, dtype)
     groups, form = boundaries.shape[0] - 1, (a.dim(), b.dim())
-    torch._check(a.dtype == b.dtype, lambda: f"a is {a.dtype} and b is {b.dtype}; cast one")
-    torch._check(
+    require(
         form in ((2, 3), (3, 2), (2, 2)),
         lambda: f"a and b: {form[0]} and {form[1]} axes; groups need (2, 3), (3, 2) or (2, 2)",
     )
-    torch._check(a.shape[-1] == b.shape[-2], lambda: f"a and b: K must be equal, got {a.shape[-1]} and {b.shape[-2]}")
+    require(a.shape[-1] == b.shape[-2], lambda: f"a and b: K must be equal, got {a.shape[-1]} and {b.shape[-2]}")
     stacked = groups if form == (2, 2) else a.shape[0] if form == (3, 2) else b.shape[0]
-    torch._check(stacked == groups, lambda: f"boundaries: of {groups} groups, but the operands hold {stacked}")
+    require(stacked == groups, lambda: f"offsets: of {groups} groups, but the operands hold {stacked}")
     shape = (groups, a.shape[0], b.shape[1]) if form == (2, 2) else (a.shape[-2], b.shape[-1])
-    return a.new_empty(shape, dtype=dtype)
+    return a.new_empty(shape, dtype=result)
 
 
 grouped = define(

@@ -29,6 +29,7 @@ __all__ = [
     "grouped_kernel",
     "has_layer_shapes",
     "is_distributed",
+    "layer_epilogue",
     "linear_forward",
     "product_kernel",
 ]
@@ -121,17 +122,20 @@ def grouped_kernel(
     return result
 
 
+def layer_epilogue(x: Tensor, bias: Tensor | None, activation: Activation, keep: bool) -> Any:
+    """Return the epilogue that computes a layer's activation, ``None`` where there is none."""
+    epilogues = activation.fused_for(x)
+    if keep:
+        return epilogues.aux if bias is None else epilogues.aux_bias
+    return epilogues.plain if bias is None else epilogues.bias
+
+
 def linear_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return ``activation(x @ weight.T + bias)`` and, if ``keep``, the pre-activation where the gradient reads it."""
-    epilogues = activation.fused_for(x)
     keep = keep and activation.saves == "input"
-    name: Any = (
-        (epilogues.aux if bias is None else epilogues.aux_bias)
-        if keep
-        else (epilogues.plain if bias is None else epilogues.bias)
-    )
+    name = layer_epilogue(x, bias, activation, keep)
     if watched:
         count(layers=1, activations=activation.saves != "", fused=activation.saves != "" and name is not None)
     try:

@@ -3,54 +3,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.autograd import apply_linear
-from rocpy.torch.operators.kernels import linear_forward
+from rocpy.torch.operators.kernels import layer_epilogue, linear_forward
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import check_devices
+from rocpy.torch.operators.shapes import (
+    ProductSettings,
+    check_devices,
+    check_layer_input,
+    check_product,
+    require,
+    result_dtype,
+)
 
-__all__ = ["linear", "linear_aux", "linear_shape"]
+__all__ = ["linear", "linear_aux", "linear_result"]
 
 
-def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
-    """Return a layer's result shape, or refuse its operands."""
-    check_devices(x=x, weight=weight, bias=bias)
-    torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
-    torch._check(weight.dim() == 2, lambda: f"weight: got shape {tuple(weight.shape)}, expected (N, K)")
-    torch._check(
-        x.shape[-1] == weight.shape[1],
-        lambda: f"x and weight: the last axes, {x.shape[-1]} and {weight.shape[1]}, must be equal",
-    )
-    torch._check(x.dtype == weight.dtype, lambda: f"x is {x.dtype} and weight is {weight.dtype}; cast one")
+def linear_result(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, keep: bool = False) -> Tensor:
+    """Return a layer's result without values, or refuse its operands as the layer itself does.
+
+    ``keep``: the pre-activation, which has the result's shape and type, is returned beside it.
+    """
+    check_devices(input=x, weight=weight, bias=bias)
+    if weight.dim() != 2:
+        raise InvalidProblemError(f"weight: got shape {tuple(weight.shape)}, expected (N, K)")
     if bias is not None:
-        torch._check(
+        require(
             bias.dim() == 1 and bias.shape[0] == weight.shape[0],
             lambda: f"bias: got shape {tuple(bias.shape)}, expected length {weight.shape[0]}",
         )
-    return (*x.shape[:-1], weight.shape[0])
+    name = layer_epilogue(x, bias, activation, keep) or ("default" if bias is None else "bias")
+    right = weight.mT
+    try:
+        check_product(x, right, None, bias, None, name, _PLAIN)
+        dtype = result_dtype(x, weight, None)
+    except InvalidProblemError:
+        check_layer_input(x, weight)
+        raise
+    except UnsupportedError:
+        check_layer_input(x, weight, activation.name)
+        raise
+    return x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=dtype)
+
+
+_PLAIN = ProductSettings(1.0, 0.0, None, None, None)
 
 
 def _linear_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     return linear_forward(x, weight, bias, ACTIVATIONS[activation], False)[0]
 
 
-def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:  # noqa: ARG001
-    return x.new_empty(linear_shape(x, weight, bias))
+def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    return linear_result(x, weight, bias, ACTIVATIONS[activation])
 
 
 def _linear_aux_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Any]:
     return linear_forward(x, weight, bias, ACTIVATIONS[activation], True)
 
 
-def _linear_aux_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:  # noqa: ARG001
-    shape = linear_shape(x, weight, bias)
-    return x.new_empty(shape), x.new_empty(shape)
+def _linear_aux_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:
+    y = linear_result(x, weight, bias, ACTIVATIONS[activation], True)
+    return y, y.new_empty(y.shape)
 
 
 _SCHEMA = "(Tensor x, Tensor weight, Tensor? bias, str activation)"

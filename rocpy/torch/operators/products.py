@@ -15,11 +15,19 @@ from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.autograd import in_rows
 from rocpy.torch.operators.below import Below
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import product_kernel
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import ProductSettings, check_aux, check_product, check_scalars, product_shapes
+from rocpy.torch.operators.shapes import (
+    ProductSettings,
+    check_aux,
+    check_product,
+    check_scalars,
+    empty_results,
+    gradient_dtype,
+)
 
 __all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra", "record_product"]
 
@@ -33,9 +41,8 @@ def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *set
     read = ProductSettings(*settings)
     check_scalars(a, read.alpha, read.beta)
     check_product(a, b, c, bias, aux, epilogue, read)
-    shape, extra = product_shapes(a, b, EPILOGUES[epilogue])
-    result = a.new_empty(shape, dtype=read.dtype)
-    return result if extra is None else (result, a.new_empty(extra, dtype=read.dtype))
+    results = empty_results(a, b, EPILOGUES[epilogue], read.dtype)
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 product = define("matmul", f"{_SCHEMA} -> Tensor", product_kernel, _fake)
@@ -125,7 +132,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         if need_b:
             if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
                 # One b for the whole batch: its gradient is a single product over all rows.
-                a2, d2 = a2.flatten(0, -2), d2.flatten(0, -2)
+                a2, d2 = in_rows(a2), in_rows(d2)
             grads[1] = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
         return tuple(grads)
 
@@ -207,7 +214,7 @@ def _composed(
         return y
     a2, b2, y2 = _matrices(a, b, y)
     sums = {"bgrad": lambda: y2.sum(-2), "bgrada": lambda: a2.sum(-1), "bgradb": lambda: b2.sum(-2)}[row.gradient]()
-    return y, sums.to(y.dtype)
+    return y, sums.to(gradient_dtype(y.dtype))
 
 
 def _takes_less(row: EpilogueRow, bias: object, aux: object, clamp: object) -> bool:

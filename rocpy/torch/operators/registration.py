@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import Below, below_torch
+from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
 __all__ = ["LIBRARY", "define", "record"]
@@ -63,6 +64,8 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
             if type(x) is list:
                 operands += x
         register_for(operands)
+        if needs_one_kind(operands):
+            refuse_mixed(**_named(operator, args, kwargs))
         if forward_ad._current_level >= 0:
             _refuse_tangents(operator, operands)
         if needs_grad(*operands):
@@ -73,6 +76,21 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
         return below(*args, **kwargs)
 
     LIBRARY.impl(operator._opname, autograd, "Autograd", with_keyset=True)
+
+
+# What users call the arguments of operators that have other names.
+_NAMES = {
+    "x": "input", "boundaries": "offsets", "w1": "fc1", "b1": "fc1_bias", "w2": "fc2", "b2": "fc2_bias"
+}  # fmt: skip
+
+
+def _named(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operator's tensors by the names that users know."""
+    named = {argument.name: value for argument, value in zip(operator._schema.arguments, args, strict=False)}
+    named.update(kwargs)
+    for name, value in zip(named.get("names", ()), named.pop("inputs", ()), strict=True):
+        named[f"epilogue_inputs[{name!r}]"] = value
+    return {_NAMES.get(name, name): value for name, value in named.items() if isinstance(value, Tensor)}
 
 
 def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.overrides import has_torch_function
 
+from rocpy._producers.torch_modes import is_fake, is_sharded
 from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.model.product_types import is_float8
+from rocpy.blaslt.model.product_types import find_family, gradient_type, is_float8, result_and_compute
+from rocpy.blaslt.selection.recipes import check_function
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = [
@@ -23,8 +26,15 @@ __all__ = [
     "check_layer_tensors",
     "check_product",
     "check_scalars",
+    "empty_results",
+    "gradient_dtype",
+    "info_of",
+    "needs_one_kind",
     "product_shapes",
+    "refuse_mixed",
     "refuse_nested",
+    "require",
+    "result_dtype",
 ]
 
 
@@ -38,8 +48,18 @@ class ProductSettings(NamedTuple):
     compute: str | None
 
 
+def info_of(x: Tensor) -> OperandInfo:
+    """Return what plans know of an operand."""
+    return OperandInfo(tuple(x.shape), tuple(x.stride()), _name(x.dtype))
+
+
 def _info(x: Tensor | None) -> OperandInfo | None:
-    return None if x is None else OperandInfo(tuple(x.shape), tuple(x.stride()), _name(x.dtype))
+    return None if x is None else info_of(x)
+
+
+def require(condition: Any, message: Callable[[], str]) -> None:
+    """Refuse operands whose extents, which may be symbols, do not fit."""
+    torch._check_with(InvalidProblemError, condition, message)
 
 
 def check_devices(**operands: Tensor | None) -> None:
@@ -59,6 +79,39 @@ def refuse_nested(**operands: Any) -> None:
     for name, x in operands.items():
         if isinstance(x, Tensor) and x.is_nested:
             refuse_layout(x, name)
+
+
+def needs_one_kind(operands: Iterable[Any]) -> bool:
+    """Whether operands are of a kind that torch computes with no others: fake tensors, and DTensors."""
+    return any(type(x) is not Tensor and isinstance(x, Tensor) and (is_fake(x) or is_sharded(x)) for x in operands)
+
+
+def refuse_mixed(**operands: Any) -> None:
+    """Refuse fake tensors, and DTensors, beside plain ones, by their names; torch would refuse the operator."""
+    if torch.compiler.is_compiling():
+        return
+    plain = [name for name, x in operands.items() if isinstance(x, Tensor) and _is_plain(x)]
+    for name, x in operands.items():
+        if not plain or not isinstance(x, Tensor):
+            continue
+        if is_fake(x) and not x.fake_mode.allow_non_fake_inputs:
+            raise InvalidOperandError(
+                f"{name}: a fake tensor, beside {plain[0]}, a real one; pass real tensors, or "
+                "fake_mode.from_tensor(...) of each"
+            )
+        if is_sharded(x) and not type(x)._op_dispatcher._allow_implicit_replication:
+            cut = [other for other in plain if operands[other].numel() != 1]  # one element is the same on all ranks
+            if cut:
+                raise InvalidOperandError(
+                    f"{cut[0]}: a plain tensor, beside {name}, a DTensor; pass DTensors alone, as "
+                    "torch.distributed.tensor.distribute_tensor returns them, or .to_local() of each"
+                )
+
+
+def _is_plain(x: Tensor) -> bool:
+    if type(x) is not Tensor and type(x) is not torch.nn.Parameter:
+        return False
+    return not (torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._is_functional_tensor(x))
 
 
 def check_layer_tensors(**operands: Any) -> None:
@@ -115,20 +168,20 @@ def check_product(
     aux: Tensor | None,
     epilogue: str,
     settings: ProductSettings,
-) -> None:
-    """Refuse what the product itself would refuse, where all extents are known; only K where some are symbols."""
+) -> Problem | None:
+    """Refuse what the product itself would refuse, where all extents are known; only K where some are symbols.
+
+    Returns the problem where its extents are known.
+    """
     check_devices(a=a, b=b, c=c, bias=bias, aux=aux)
     operands = [x for x in (a, b, c, bias, aux) if x is not None]
     if any(not isinstance(extent, int) for x in operands for extent in (*x.shape, *x.stride())):
-        torch._check(a.shape[-1] == b.shape[-1 if b.dim() == 1 else -2], lambda: "a and b: K must be equal")
-        return
-    left, right = _info(a), _info(b)
+        require(a.shape[-1] == b.shape[-1 if b.dim() == 1 else -2], lambda: "a and b: K must be equal")
+        return None
     dtype, clamp = settings.dtype, settings.clamp
-    if left is None or right is None:
-        raise InvalidProblemError("a product needs operands a and b")
-    Problem.make(
-        left,
-        right,
+    problem = Problem.make(
+        info_of(a),
+        info_of(b),
         _info(c),
         bias=_info(bias),
         aux=_info(aux),
@@ -137,6 +190,8 @@ def check_product(
         compute=settings.compute,
         clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
     )
+    check_function(problem)
+    return problem
 
 
 def check_aux(aux: Tensor, result: Tensor) -> None:
@@ -149,6 +204,33 @@ def check_aux(aux: Tensor, result: Tensor) -> None:
         raise InvalidProblemError(
             f"aux is {_name(aux.dtype)} and the result is {_name(result.dtype)}; they must be equal"
         )
+
+
+def result_dtype(a: Tensor, b: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Return the type of a product's result, as plans determine it; ``dtype`` is the one that was asked for."""
+    left, right = _name(a.dtype), _name(b.dtype)
+    wanted = None if dtype is None else _name(dtype)
+    result, _ = result_and_compute(find_family(left, right), left, None, wanted, None)
+    return _dtype(result)
+
+
+def gradient_dtype(result: torch.dtype) -> torch.dtype:
+    """Return the type of a bias gradient for results of a type."""
+    return _dtype(gradient_type(_name(result)))
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def empty_results(a: Tensor, b: Tensor, row: EpilogueRow, dtype: torch.dtype | None) -> list[Tensor]:
+    """Return the result and what is returned beside it, if anything, without values."""
+    shape, extra = product_shapes(a, b, row)
+    result = a.new_empty(shape, dtype=result_dtype(a, b, dtype))
+    if extra is None:
+        return [result]
+    return [result, a.new_empty(extra, dtype=gradient_dtype(result.dtype) if row.gradient else result.dtype)]
 
 
 def product_shapes(a: Tensor, b: Tensor, row: EpilogueRow) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:

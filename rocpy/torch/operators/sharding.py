@@ -3,29 +3,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from rocpy._producers.torch_modes import is_batched, is_sharded
 from rocpy.blaslt.model.epilogues import EPILOGUES
 
-__all__ = ["is_sharded", "register_for"]
+__all__ = ["lacks_lists", "register_for"]
 
 _registered = False
 
 
-def is_sharded(operands: Iterable[Any]) -> bool:
-    """Whether one of the operands is a DTensor."""
-    module = sys.modules.get("torch.distributed.tensor")
-    kind = getattr(module, "DTensor", None)
-    return kind is not None and any(isinstance(x, kind) for x in operands)
+def lacks_lists(operands: Iterable[Any]) -> bool:
+    """Whether torch computes no operator of a list of results on such operands: DTensors, and entries of a batch."""
+    return any(is_sharded(x) or is_batched(x) for x in operands if isinstance(x, torch.Tensor))
 
 
 def register_for(operands: Iterable[Any]) -> None:
     """Register the strategies when the first DTensor comes by; its module takes a second to import."""
-    if not _registered and is_sharded(operands):
+    if not _registered and any(map(is_sharded, operands)):
         _register()
 
 
