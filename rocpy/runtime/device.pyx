@@ -5,6 +5,7 @@ import os
 import threading
 from collections import namedtuple
 
+from rocpy._integers import integer_of
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
 
@@ -85,11 +86,20 @@ cdef int index_of(object device) except -1:
         return index
     if isinstance(device, Device):
         return (<Device>device).index
-    if isinstance(device, int) and not isinstance(device, bool):
-        return Device(device).index
-    raise InvalidOperandError(
-        f"device: got {type(device).__name__}, expected a Device, its number, or None for the current one"
-    )
+    number = integer_of(device)
+    if number is None:
+        raise InvalidOperandError(
+            f"device: got {type(device).__name__}, expected a Device, its number, or None for the current one"
+        )
+    return existing(number, "device")
+
+
+cdef int existing(object index, str name) except -1:
+    """Return the index of a device that there is."""
+    cdef int count = Device.count()
+    if not 0 <= index < count:
+        raise InvalidProblemError(f"{name}: there is no device {index}; the platform has {count}, numbered from 0")
+    return index
 
 
 cdef class Device:
@@ -130,12 +140,10 @@ cdef class Device:
         if index is None:
             abi.hipGetDevice(&current)
             index = current
-        if isinstance(index, bool) or not isinstance(index, int):
+        number = integer_of(index)
+        if number is None:
             raise InvalidOperandError(f"index: got {type(index).__name__}, expected the number of a device")
-        count = Device.count()
-        if not 0 <= index < count:
-            raise InvalidProblemError(f"index: there is no device {index}; the platform has {count}, numbered from 0")
-        self.index = index
+        self.index = existing(number, "index")
         self.outer = {}
 
     @staticmethod

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Stream: a queue of work on a device."""
 
+from rocpy._integers import integer_of
 from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError
 from rocpy.runtime.graph import Graph
@@ -59,13 +60,14 @@ cdef class Stream(StreamHandle):
     __signature__ = signature_like(lambda device=0, *, nonblocking=False, priority=0: None)
 
     def __init__(self, device=0, *, nonblocking=False, priority=0):
-        if not isinstance(priority, int) or not -(1 << 31) <= priority < 1 << 31:
+        cdef object wanted = integer_of(priority)
+        if wanted is None or not -(1 << 31) <= wanted < 1 << 31:
             raise InvalidProblemError(f"priority: got {priority!r}, expected a small integer")
         self.device_index = _device.index_of(device)
         cdef _core.Status status
         cdef int previous = _device.enter(self.device_index)
         try:
-            abi.hipStreamCreateWithPriority(&self.c_stream, abi.hipStreamNonBlocking if nonblocking else abi.hipStreamDefault, priority)
+            abi.hipStreamCreateWithPriority(&self.c_stream, abi.hipStreamNonBlocking if nonblocking else abi.hipStreamDefault, wanted)
         finally:
             _device.leave(previous)
         status = own_stream(self.c_stream, self.device_index, &self.use)

@@ -83,7 +83,8 @@ def test_what_is_no_argument():
 def test_extents_of_grids_and_blocks():
     assert extents(5, "grid") == (5, 1, 1)
     assert extents((2, 3), "grid") == (2, 3, 1)
-    for wrong in (0, (1, 2, 3, 4), (), (1.0,), True, 1 << 32):
+    assert extents(np.int32(5), "grid") == extents(np.array([5, 1]), "grid") == (5, 1, 1)
+    for wrong in (0, (1, 2, 3, 4), (), (1.0,), True, 1 << 32, 5.0, np.float32(5), None, "5", (True, 1)):
         with pytest.raises(rocpy.InvalidProblemError, match="block"):
             extents(wrong, "block")
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rocpy._operand import TorchLayerRequired, shares_memory
+import numpy as np
+
+from rocpy._operand import TorchLayerRequired, describe, shares_memory
+from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
 from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
@@ -282,13 +285,14 @@ def problem_of(bound: Bound) -> Problem:
     return replace(bound.problem, expression=bound.resolved.expression.to_json(), inputs=bound.inputs)
 
 
-def check_tensors(inputs: Mapping[str, Any]) -> None:
-    """Hand over to the layer for torch where an input must be recorded or is none but torch's dispatcher can read."""
+def check_inputs(inputs: Mapping[str, Any]) -> None:
+    """Refuse arrays that cannot be read, by the names that the user knows: of a product inside, they are operands.
+
+    A tensor that must be recorded, or that none but torch's dispatcher can read, is handed over to the layer for torch.
+    """
     torch = sys.modules.get("torch")
-    if torch is None:
-        return
     for name, value in inputs.items():
-        if isinstance(value, torch.Tensor):
+        if torch is not None and isinstance(value, torch.Tensor):
             from rocpy._producers.torch_tensors import route
 
             if route(value, value) != 1:
@@ -296,3 +300,5 @@ def check_tensors(inputs: Mapping[str, Any]) -> None:
                     f"epilogue_inputs[{name!r}]: a tensor that requires a gradient or that a transform, a compiler or "
                     "autocast must see; import rocpy.torch, or pass it detached"
                 )
+        if type(value) is not np.ndarray and not isinstance(value, np.generic) and hasattr(value, "dtype"):
+            describe(as_bytes(value), f"epilogue_inputs[{name!r}]")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The function form with an epilogue of the user's: the strategy chosen for such operands before, or a plan."""
 
-import sys
-
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
@@ -31,7 +29,6 @@ cdef int _MOST = 512
 cdef object _LOCK = reentrant_lock()
 hold_over_forks(_LOCK)
 cdef list _ACTIVE = _options.ACTIVE
-cdef dict _MODULES = sys.modules
 
 
 # The words of a key; a call that needs more is planned each time.
@@ -86,8 +83,8 @@ def executable_of(ProductCall call not None, tuning):
     cdef bint plain = True
     cdef bint known = describe_inputs(&words, rest, <dict>call.inputs, &plain)
     # The memory of numbers and plain arrays can be used.
-    if not plain and "torch" in _MODULES:
-        _custom.check_tensors(call.inputs)
+    if not plain:
+        _custom.check_inputs(call.inputs)
     known = known and describe(&words, rest, call, tuning)
     cdef str text = <str>facts[2]
     if known and not rest and is_last(text, &words):

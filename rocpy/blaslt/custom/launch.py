@@ -95,7 +95,7 @@ def _one_step(extents: Sequence[int], strides: Sequence[int]) -> int | None:
 
 def placed(array: Any, name: str) -> Placed:
     """Return an array where the device can read it: copied there from CPU memory that it cannot use."""
-    shown = array.view(_bytes_of(array)) if str(array.dtype).removeprefix("torch.") == "bool" else array
+    shown = as_bytes(array)
     if hasattr(shown, "resolve_conj"):
         shown = shown.resolve_conj().resolve_neg()
     if _staging.has_own_memory():
@@ -104,9 +104,12 @@ def placed(array: Any, name: str) -> Placed:
     return Placed(shown, tuple(view["shape"]), tuple(view["strides"]), int(view["data"]), view["dtype"], view["kept"])
 
 
-def _bytes_of(array: Any) -> Any:
+def as_bytes(array: Any) -> Any:
+    """Return truth values, which no product has, as the bytes that they are in memory; other arrays as they are."""
+    if str(array.dtype).removeprefix("torch.") != "bool":
+        return array
     module = sys.modules.get(type(array).__module__.partition(".")[0])
-    return module.uint8 if module is not None and hasattr(module, "Tensor") else "uint8"
+    return array.view(module.uint8 if module is not None and hasattr(module, "Tensor") else "uint8")
 
 
 def dense(one: Placed, name: str, shape: tuple[int, ...] | None, options: Any, stream: Any = None) -> Placed:

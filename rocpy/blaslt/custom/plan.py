@@ -23,7 +23,7 @@ from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.planned_product import PlannedProduct
-from rocpy.blaslt.model.problem import Problem, check_record
+from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
@@ -105,7 +105,7 @@ class CustomProduct(PlannedProduct):
         self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
         #: Whether the function's bias is the one that the Weight carries.
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
-        _custom.check_tensors(self.inputs)
+        _custom.check_inputs(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
         self._strategies: dict[str, Strategy] = {}
         self._bind(dtype)
@@ -179,7 +179,7 @@ class CustomProduct(PlannedProduct):
 
     def _find(self, algorithm: Any) -> Algorithm:
         listed = self.planned_algorithms or []
-        match = _algorithms.find(algorithm, listed, self.device_index)
+        match = _algorithms.find(algorithm, listed, self.device_index, self.problem)
         if match is None:
             raise _algorithms.missing(algorithm, listed)
         return match
@@ -187,8 +187,6 @@ class CustomProduct(PlannedProduct):
     @_exclusive
     def pin(self, algorithm: Any) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan."""
-        if isinstance(algorithm, Mapping) and "problem" in algorithm:
-            check_record(algorithm["problem"], self.problem)
         if not self._strategies:
             self.plan()
         mine = self._find(algorithm)
@@ -209,7 +207,8 @@ class CustomProduct(PlannedProduct):
         refuse_gradients(self._plain.records)
         refuse_gradients(self._records)
         self._plain.read_operands()
-        any_moved(self._records)  # refuses those of other shapes
+        if any_moved(self._records):  # refuses those of other shapes
+            _custom.check_inputs(self.inputs)  # refuses those without memory
         if not self._strategies:
             self.plan()
         outs = _custom.check_out(out, self.bound)
@@ -281,7 +280,7 @@ class CustomProduct(PlannedProduct):
             if self.weight_bias and b is not None and "bias" not in new_inputs and getattr(b, "bias", None) is not None:
                 new_inputs["bias"] = b.bias  # of the new Weight
             self.inputs = self.epilogue.complete({**self.inputs, **new_inputs})
-            _custom.check_tensors(self.inputs)
+            _custom.check_inputs(self.inputs)
             old, numbers = self.problem, self.numbers
             self._bind(old.dtype)
             if self.problem != old:

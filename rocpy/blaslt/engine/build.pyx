@@ -181,7 +181,7 @@ cdef object recipe_of(const CachedCall *call):
 cdef str why_composed(object problem, object lowered, int device, int version, bint own_program):
     """Return why the library does not compute a product by itself; empty where it may. Nothing composes one with a caller's program."""
     cdef str reason = _recipes.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
-    if not reason:
+    if not reason and problem.clamp is not None:
         reason = _settings.rounded_bounds(problem.clamp, problem.dtype)
     if not reason:
         reason = (_library.lacking if own_program else _library.refusal)(problem, device, version)

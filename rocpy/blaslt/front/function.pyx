@@ -4,6 +4,8 @@
 Most calls give few of the arguments. Before Python 3.12, which counts no references to None, reading the others' defaults takes a tenth of
 a small product's time: what is called reads what is given, and leaves the rarer arguments to the function that has them all."""
 
+from collections.abc import Mapping
+
 from cpython.ref cimport PyObject
 
 from rocpy.blaslt.front.call cimport custom_matmul, outputs
@@ -154,7 +156,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
                 scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
                 stream=stream)
     scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
-    if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
+    if algorithm is not None and isinstance(algorithm, Mapping):  # a record that was exported tells its problem too, which is compared
         return forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))

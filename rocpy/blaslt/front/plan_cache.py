@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from rocpy._integers import integer_of
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.blaslt.front import _plan_cache
 from rocpy.errors import InvalidProblemError
@@ -53,9 +54,10 @@ def resize(capacity: int) -> None:
     >>> import rocpy
     >>> rocpy.plan_cache.resize(rocpy.plan_cache.info()["capacity"])
     """
-    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 0 <= capacity < 2**63:
+    number = integer_of(capacity)
+    if number is None or not 0 <= number < 2**63:
         raise InvalidProblemError(f"capacity: got {capacity!r}, expected a number of plans, 0 or more")
-    _plan_cache.resize(capacity)
+    _plan_cache.resize(number)
 
 
 def handles() -> int:

@@ -9,6 +9,7 @@ cimport cython
 from rocpy.blaslt.model.planned_product cimport PlannedProduct
 
 from rocpy import _json
+from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.blaslt.front.planned import planned_product
@@ -216,7 +217,7 @@ cdef class Matmul:
         Raises
         ------
         InvalidProblemError
-            If an algorithm is of another library, version or architecture, or is not offered for this product.
+            If an algorithm is of another library, version or architecture, or of another problem, or is not offered for this product.
         UnsupportedError
             If the platform has none.
         ClosedError
@@ -305,7 +306,7 @@ cdef class Matmul:
         Raises
         ------
         InvalidProblemError
-            If it is of another library, version, architecture or problem, or is not offered for this product.
+            If it is of another library, version, architecture or problem, of another format, or is not offered for this product.
 
         Examples
         --------
@@ -415,6 +416,7 @@ cdef class Matmul:
 
 cdef object counted(object max_algorithms):
     """Return how many algorithms are asked for: no platform has more than ALL."""
-    if not isinstance(max_algorithms, int) or max_algorithms < 1:
+    number = integer_of(max_algorithms)
+    if number is None or number < 1:
         raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
-    return min(max_algorithms, ALL)
+    return min(number, ALL)

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rocpy import _json, platform
+from rocpy._integers import integer_of
 from rocpy._messages.html import table
 from rocpy._messages.suggestions import did_you_mean
+from rocpy.blaslt.model.problem import Problem, check_record
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Algorithm", "Algorithms"]
@@ -47,7 +49,8 @@ class Algorithm:
     rank
         Index in the heuristic's order, from 0.
     source
-        Where the choice comes from: ``"heuristic"``, ``"tuned"``, or ``"pinned"`` by the user.
+        Where the choice comes from: ``"heuristic"``, ``"reproducible"`` (the heuristic's first of those that do what
+        ``options(reproducible=)`` asks for), ``"tuned"``, or ``"pinned"`` by the user.
     library, arch
         The library with its version, and the architecture, for which the id is valid; ``""`` if unknown.
 
@@ -107,10 +110,7 @@ class Algorithm:
         """
         if not isinstance(data, Mapping):
             raise InvalidProblemError(f"an algorithm's record is a dict, not {type(data).__name__}")
-        if data.get("format") != FORMAT:
-            raise InvalidProblemError(
-                f"an algorithm's record has format {data.get('format')!r}; this rocpy reads format {FORMAT}"
-            )
+        check_format(data, "an algorithm's record")
         values = {key: value for key, value in data.items() if key != "format"}
         for name, (kinds, required) in _FIELDS.items():
             if name not in values:
@@ -184,6 +184,12 @@ def _is_absurd(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
+def check_format(record: Mapping[str, Any], what: str) -> None:
+    """Refuse a record that another rocpy wrote in another format."""
+    if record.get("format") != FORMAT:
+        raise InvalidProblemError(f"{what} has format {record.get('format')!r}; this rocpy reads format {FORMAT}")
+
+
 @functools.cache
 def origin(device: int) -> tuple[str, str]:
     """Return what the ids of a device's algorithms hold for: the library with its version, and the architecture."""
@@ -196,12 +202,15 @@ def read(requested: object) -> Algorithm | int | str:
     if isinstance(requested, Mapping):
         inner = requested.get("algorithm", requested)
         return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
-    if isinstance(requested, int) and not isinstance(requested, bool) and _is_absurd(requested):
-        raise InvalidProblemError(
-            f"algorithm {requested:.6g} is not the index of an algorithm; they are numbered from 0"
-        )
-    if isinstance(requested, (Algorithm, str)) or (isinstance(requested, int) and not isinstance(requested, bool)):
+    if isinstance(requested, (Algorithm, str)):
         return requested
+    index = integer_of(requested)
+    if index is not None:
+        if _is_absurd(index):
+            raise InvalidProblemError(
+                f"algorithm {index:.6g} is not the index of an algorithm; they are numbered from 0"
+            )
+        return index
     raise InvalidProblemError(
         f"algorithm: got {type(requested).__name__}, expected an Algorithm, its record, an index into .algorithms, or "
         "a kernel's name"
@@ -219,8 +228,18 @@ def check_origin(algorithm: Algorithm, device: int) -> None:
         )
 
 
-def find(requested: object, algorithms: Sequence[Algorithm], device: int) -> Algorithm | None:
-    """Return the algorithm that the user means, or ``None``; a wrong index or record is refused."""
+def find(
+    requested: object, algorithms: Sequence[Algorithm], device: int, problem: Problem | None = None
+) -> Algorithm | None:
+    """Return the algorithm that the user means, or ``None``; a wrong index or record is refused.
+
+    ``problem`` is the one that a record must be of, if it says of which it is.
+    """
+    if isinstance(requested, Mapping):
+        if "algorithm" in requested:
+            check_format(requested, "what was exported of an algorithm")
+        if "problem" in requested and problem is not None:
+            check_record(requested["problem"], problem)
     wanted = read(requested)
     if isinstance(wanted, str):
         return next((mine for mine in algorithms if mine.name == wanted), None)

@@ -27,8 +27,9 @@ class Explanation:
     candidates
         Number of algorithms from which it was chosen.
     source
-        Where the choice came from: ``"heuristic"``, ``"tuned"`` with the measured time as the algorithm's
-        ``elapsed_ms``, ``"pinned"`` by ``algorithm=``, or ``"nothing to compute"``.
+        Where the choice came from: ``"heuristic"``, ``"reproducible"`` under ``options(reproducible=)``, ``"tuned"``
+        with the measured time as the algorithm's ``elapsed_ms``, ``"pinned"`` by ``algorithm=``, or
+        ``"nothing to compute"``.
     copies
         Operands that are copied first, because the library cannot use their layout, byte order or alignment or its
         device cannot access them; ``"result"``: the result is computed in column-major order, for a bias per row, and

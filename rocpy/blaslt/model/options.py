@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
+from rocpy._integers import integer_of
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
@@ -86,11 +87,13 @@ class Options:
                     f"option {name}: got {value!r}, expected {' or '.join(repr(choice) for choice in allowed)}"
                     f"{did_you_mean(value, (choice for choice in allowed if isinstance(choice, str)))}"
                 )
-        limit = self.max_workspace_bytes
-        if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit < 1 << 64:
+        limit = integer_of(self.max_workspace_bytes)
+        if limit is None or not 0 <= limit < 1 << 64:
             raise InvalidProblemError(
-                f"option max_workspace_bytes: got {limit!r}, expected a number of bytes from 0 to 2**64 - 1"
+                f"option max_workspace_bytes: got {self.max_workspace_bytes!r}, expected a number of bytes from 0 to "
+                "2**64 - 1"
             )
+        object.__setattr__(self, "max_workspace_bytes", limit)
 
 
 DEFAULT = Options()

@@ -32,6 +32,7 @@ cdef class Planned(PlannedProduct):
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint busy, released
+    cdef unsigned long user  # the thread that keeps it busy
     cdef int device  # of the operands that it took
     cdef Generation generation  # of that device then
     cdef Weight weight  # the user's b, or None where that is an array
@@ -50,6 +51,7 @@ cdef class Planned(PlannedProduct):
     cdef int state_problem(self, object problem) except -1
     cdef int change_problem(self, object problem) except -1
     cdef int enter(self, bint resetting=*) except -1
+    cdef object in_use(self, str advice)
     cdef int record_memory(self) except -1
     cdef int read_again(self) except -1
     cdef int make_plan(self, int requested) except -1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The planning half of a native product: its problem, its plans and the algorithms among which it chooses."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from cpython.pythread cimport PyThread_get_thread_ident
 from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
@@ -24,7 +24,6 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model import lowering as _lowering
-from rocpy.blaslt.model.problem import check_record
 from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
@@ -87,11 +86,18 @@ cdef class Planned(PlannedProduct):
         if _device.is_reset(self.generation, self.device):
             raise _device.lost_error("Matmul", self.generation)
         if self.busy:
-            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+            raise self.in_use("give each thread its own")
         if self.released and not resetting:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
         self.busy = True
+        self.user = PyThread_get_thread_ident()
         return 0
+
+    cdef object in_use(self, str advice):
+        """Return the error for a use during another one, which may be of code that a use of this thread's own calls."""
+        if self.user == PyThread_get_thread_ident():
+            return RocpyError("this Matmul is in use by this thread, which is inside one of its methods; call it when that has returned")
+        return RocpyError(f"this Matmul is in use by another thread; {advice}")
 
     cdef int record_memory(self) except -1:
         """Note where the memory of operands and scales is that executions read, and which of them they read a copy of."""
@@ -183,7 +189,7 @@ cdef class Planned(PlannedProduct):
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
-        mine = _algorithms.find(algorithm, self.planned_algorithms, device)
+        mine = _algorithms.find(algorithm, self.planned_algorithms, device, self.problem)
         if mine is None and self.planned_algorithms:
             mine = self.find_among_all(algorithm, device)
         if mine is None:
@@ -207,8 +213,6 @@ cdef class Planned(PlannedProduct):
         return mine
 
     def pin(self, algorithm):
-        if isinstance(algorithm, Mapping) and "problem" in algorithm:
-            check_record(algorithm["problem"], self.problem)
         self.enter()
         try:
             if self.planned_algorithms is None:

@@ -38,7 +38,7 @@ from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
-from rocpy.errors import LibraryError, RocpyError, UnsupportedError
+from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
@@ -373,7 +373,7 @@ cdef class NativeProduct(Planned):
     def close(self):
         """Give back the plan and the operands. Closing twice is harmless."""
         if self.busy:
-            raise RocpyError("this Matmul is in use by another thread; close it afterwards")
+            raise self.in_use("close it afterwards")
         self.closed = True
         self.call.reset()
         self.held = self.records = ()

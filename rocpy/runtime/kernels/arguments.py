@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rocpy import platform
+from rocpy._integers import integer_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer, memory_of
 
@@ -103,10 +104,9 @@ def check_sizes(kernel: str, sizes: Sequence[int], arguments: Sequence[Any], pac
 
 def extents(sizes: int | Sequence[int], name: str) -> tuple[int, int, int]:
     """Return a grid's or a block's three extents, missing ones being 1."""
-    values = (sizes,) if isinstance(sizes, int) else tuple(sizes)
-    if not 1 <= len(values) <= 3 or not all(
-        isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 32 for value in values
-    ):
+    values = [integer_of(each) for each in sizes] if isinstance(sizes, Iterable) else [integer_of(sizes)]
+    known = [value for value in values if value is not None and 0 < value < 1 << 32]
+    if not 1 <= len(values) == len(known) <= 3:
         raise InvalidProblemError(f"{name}: got {sizes!r}, expected one to three positive numbers below 2**32")
-    x, y, z = (*values, 1, 1)[:3]
+    x, y, z = (*known, 1, 1)[:3]
     return x, y, z

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
+from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
@@ -196,9 +197,10 @@ cdef class Kernel:
         cdef StreamUse use
         cdef int other = 0
         self.module.check()
-        if not isinstance(shared_bytes, int) or not 0 <= shared_bytes < 1 << 32:
+        memory = integer_of(shared_bytes)
+        if memory is None or not 0 <= memory < 1 << 32:
             raise InvalidProblemError(f"shared_bytes: got {shared_bytes!r}, expected a number of bytes")
-        shared = shared_bytes
+        shared = memory
         g[0], g[1], g[2] = extents(grid, "grid")
         b[0], b[1], b[2] = extents(block, "block")
         values, owners = pack(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -179,6 +180,67 @@ def test_an_export_is_of_its_problem(a, mm):
         rocpy.matmul(a, a, epilogue="relu", algorithm=record)
     with rocpy.Matmul(-a, a) as same:
         assert same.pin(record).id == record["algorithm"]["id"]
+
+
+@pytest.fixture(params=["native", "custom"])
+def exporting(a, request):
+    epilogue = rocpy.epilogue(lambda y: y * 2 + 1) if request.param == "custom" else None
+    with rocpy.Matmul(a, a, epilogue=epilogue) as made:
+        yield made, lambda record: rocpy.matmul(a, a, epilogue=epilogue, algorithm=record)
+
+
+@pytest.mark.parametrize("mapping", [dict, types.MappingProxyType])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "format 2; this rocpy reads format 1"),
+        ({"format": 2, "problem": {"of": "another format"}}, "format 2"),
+        ({"format": None}, "format None"),
+        ({"problem": None}, "problem"),
+        ({"problem": {}}, "problem"),
+        ({"problem": "text"}, "problem"),
+    ],
+)
+def test_an_export_that_is_none_is_refused(exporting, mapping, change, message):
+    mm, function = exporting
+    record = mm.export()
+    broken = mapping({**record, **change})
+    for use in (
+        lambda: mm.pin(broken),
+        lambda: mm.plan(algorithms=[broken]),
+        lambda: mm.execute(algorithm=broken),
+        lambda: function(broken),
+    ):
+        with pytest.raises(rocpy.InvalidProblemError, match=message):
+            use()
+    mm.plan(algorithms=[mapping(record)])
+    np.testing.assert_array_equal(mm.execute(algorithm=mapping(record)), function(mapping(record)))
+
+
+def test_every_form_refuses_the_export_of_another_problem(a, mm):
+    record = mm.export()
+    with rocpy.Matmul(a, a[:, :63].copy()) as other:
+        for use in (
+            lambda: other.pin(record),
+            lambda: other.plan(algorithms=[record]),
+            lambda: other.execute(algorithm=record),
+            lambda: rocpy.matmul(a, a[:, :63].copy(), algorithm=types.MappingProxyType(record)),
+        ):
+            with pytest.raises(rocpy.InvalidProblemError, match="64 x 63"):
+                use()
+
+
+@pytest.mark.parametrize("promise", [False, True, "batch"])
+def test_each_source_of_a_choice_is_documented(a, promise):
+    options = {"reproducible": promise}
+    if not rocpy.blaslt.supported("float32", options=options):
+        pytest.skip("this release promises nothing of its algorithms")
+    source = "reproducible" if promise else "heuristic"
+    with rocpy.Matmul(a, a, options=options) as mm:
+        assert mm.plan()[0].source == source
+    assert rocpy.explain(a, a, options=options).source == source
+    for documented in (Algorithm, rocpy.blaslt.Explanation):
+        assert f'``"{source}"``' in documented.__doc__
 
 
 def test_an_empty_product_has_nothing_to_export(a):

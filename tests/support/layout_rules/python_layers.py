@@ -13,7 +13,7 @@ LAYERS = (
     {"_messages"},
     {"errors", "dtypes", "typing", "_import_hook", "_interpreter", "_signatures"},
     {"_core"},
-    {"_search", "_fp_environment", "_json", "_locks", "_variables"},
+    {"_search", "_fp_environment", "_integers", "_json", "_locks", "_variables"},
     {"_hip_python"},
     {"platform"},
     {"_dlpack"},
