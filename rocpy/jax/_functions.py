@@ -15,7 +15,8 @@ from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
-from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.blaslt.model.scale_arguments import check_scale_number
+from rocpy.blaslt.model.settings import check_whole_factors, clamp_bounds, real_number
 from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
@@ -59,9 +60,7 @@ def _number(x: Any, name: str) -> float:
     if isinstance(x, jax.core.Tracer):
         raise UnsupportedError(f"{name}: traced by jax; it must be known when the function is traced: multiply by it")
     try:
-        if isinstance(x, (str, bytes, bytearray)):
-            raise TypeError
-        return float(x)
+        return real_number(x)
     except (TypeError, ValueError, OverflowError):
         shape = getattr(x, "shape", None)
         if shape:

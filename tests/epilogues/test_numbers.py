@@ -5,6 +5,7 @@ import enum
 import math
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ import rocpy
 from rocpy.epilogues import CustomEpilogue
 
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.4, -0.4, -0.5, 1e6, -1e6, -2000.0]
+E4M3 = ml_dtypes.float8_e4m3fn
 ONE = np.ones((1, 1), np.float32)
 
 
@@ -146,19 +148,44 @@ def test_defaults_of_every_kind(value):
     np.testing.assert_array_equal(rocpy.matmul(ONE, ONE, epilogue=epilogue), [[float(value)]])
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**30), 2**63, np.datetime64(1, "s"), np.complex64(1), 1j, "2", None])
+@pytest.mark.parametrize(
+    "kind", [int, float, np.int8, np.float16, np.float32, np.float64, np.longdouble, E4M3, np.array]
+)
+@pytest.mark.parametrize("run", [rocpy.matmul, lambda *args, **inputs: rocpy.Matmul(*args, **inputs).execute()])
+def test_numbers_of_one_kind_are_told_apart(run, kind):
+    for function in (lambda x, s: x * s, lambda x, s: x + s, lambda x, s: np.tanh(x * 0) + s):
+        epilogue = rocpy.epilogue(function)
+        found = [run(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": kind(value)}) for value in (1, 2, 0, -3)]
+        wanted = [function(ONE, value) for value in (1, 2, 0, -3)]
+        np.testing.assert_array_equal(found, wanted)
+
+
+NO_NUMBERS = [
+    10**400, -(10**30), 2**63, -(2**63) - 1, np.uint64(2**63), np.datetime64(1, "s"), np.void(b"2"), "2", None,
+    1j, np.complex64(1), np.clongdouble(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: f"{type(value).__name__} {value!r:.9}")
 def test_what_is_no_number_is_refused(value):
     with pytest.raises(rocpy.RocpyError) as caught:
         rocpy.epilogue(lambda x: x * value)
     assert "test_numbers.py" in str(caught.value)
+    if value is not None:  # the default of a parameter without one
+        with pytest.raises(rocpy.InvalidProblemError, match="the default of s is not a number"):
+            rocpy.epilogue(eval("lambda x, s=value: x * s", {"value": value}))
     plain = rocpy.epilogue(lambda x, s: x * s)
-    with pytest.raises(rocpy.RocpyError, match="'s'"):
-        rocpy.matmul(ONE, ONE, epilogue=plain, epilogue_inputs={"s": value})
+    text = r"^epilogue_inputs\['s'\]: got .*number"
+    if isinstance(value, (int, np.integer)):
+        text = r"^epilogue_inputs\['s'\]: got an integer below -2\*\*63 or above 2\*\*63 - 1; pass a float$"
+    for call in (rocpy.matmul, rocpy.explain, rocpy.Matmul):
+        with pytest.raises(rocpy.RocpyError, match=text if value is not None else "needs 's'"):
+            call(ONE, ONE, epilogue=plain, epilogue_inputs={"s": value})
 
 
 def test_numbers_that_grow_beyond_64_bits_are_refused():
     epilogue = rocpy.epilogue(lambda x, s: x * (s * s))
-    with pytest.raises(rocpy.InvalidProblemError, match="64"):
+    with pytest.raises(rocpy.InvalidProblemError, match=r"2\*\*63"):
         rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": 2**62})
 
 

@@ -440,7 +440,7 @@ def test_numbers_keep_their_sign():
 def test_a_whole_number_that_no_type_holds_is_told():
     scaled = rocpy.epilogue(lambda x, scale: x * scale)
     one = np.ones((1, 1), np.float32)
-    with pytest.raises(rocpy.InvalidProblemError, match=r"epilogue_inputs\['scale'\]: got an integer of 1329 bits"):
+    with pytest.raises(rocpy.InvalidProblemError, match=r"epilogue_inputs\['scale'\]: got an integer .*2\*\*63"):
         rocpy.matmul(one, one, epilogue=scaled, epilogue_inputs={"scale": 10**400})
 
 

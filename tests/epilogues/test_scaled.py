@@ -48,9 +48,8 @@ def test_arrays_of_scales_can_be_reset(epilogue, name, kind, rng):
     for which, shape, axis in (("a", (4, 32), -1), ("b", (32, 8), -2)):
         operands[which], operands[f"scale_{which}"] = conversion(rng.standard_normal(shape), kind, axis=axis)
         others[which], others[f"scale_{which}"] = conversion(3 * rng.standard_normal(shape), kind, axis=axis)
-    arguments = dict(
-        epilogue=rocpy.epilogue(EPILOGUES[epilogue]), epilogue_inputs={"s": np.float32(3)}, dtype="float32"
-    )
+    function = rocpy.epilogue(EPILOGUES[epilogue])
+    arguments = {"epilogue": function, "epilogue_inputs": {"s": np.float32(3)}, "dtype": "float32"}
     changed = {one: others[one] for one in (name, f"scale_{name}") if one in others}
     new = operands | changed
     expected = rocpy.matmul(new.pop("a"), new.pop("b"), **new, **arguments)

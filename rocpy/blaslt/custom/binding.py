@@ -263,7 +263,7 @@ def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Probl
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidProblemError(
-                f"epilogue_inputs[{name!r}]: got an integer of {value.bit_length()} bits, expected at most 64"
+                f"epilogue_inputs[{name!r}]: got an integer below -2**63 or above 2**63 - 1; pass a float"
             )
     arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
     return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers

@@ -6,6 +6,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
+from numpy import generic
+
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
 from rocpy.blaslt.model.executable cimport Executable
@@ -266,7 +268,7 @@ cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -
     words.count += 1
     if x is None:
         return True
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, (bool, int, float)) or isinstance(x, generic):
         rest.append((kind, repr(x)))  # 0.0 and -0.0 are equal, and two epilogues
         return True
     plain[0] = False

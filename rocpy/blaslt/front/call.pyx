@@ -71,7 +71,7 @@ cdef object product(Arguments *call, bint launches):
     cdef CachedCall *cached
     cdef StreamUse use
     cdef int64_t tuning
-    cdef object aux, _weight, _prepared  # what the arguments borrow from this function
+    cdef object aux, bounds, _weight, _prepared  # what the arguments borrow from this function
     cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
@@ -104,6 +104,9 @@ cdef object product(Arguments *call, bint launches):
         check_copies(
             (a, b, <object>call.c, <object>call.bias, <object>call.aux), &operands, scales, launch.completion, <object>call.options)
 
+    if <object>call.clamp is not None:
+        bounds = _settings.clamp_bounds(<object>call.clamp)
+        call.clamp = <PyObject *>bounds
     tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)
     if key.fits():
@@ -198,7 +201,7 @@ cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *laun
     key.add(tuning)
     key.add(launch.device)
     if <object>call.clamp is not None:
-        for bound in _settings.clamp_bounds(<object>call.clamp):
+        for bound in <tuple>call.clamp:
             key.add_number(bound)
     if <object>call.options is not None or _ACTIVE:
         options = _options.resolve_options(<object>call.options)
@@ -214,8 +217,7 @@ cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *laun
 
 
 cdef object problem_of_call(const Arguments *call, const Launch *launch, Scales scales):
-    clamp = None if <object>call.clamp is None else _settings.clamp_bounds(<object>call.clamp)
-    return problem_of(launch.operands, EPILOGUE_NAMES[call.row], <object>call.dtype, <object>call.compute, clamp, scales)
+    return problem_of(launch.operands, EPILOGUE_NAMES[call.row], <object>call.dtype, <object>call.compute, <object>call.clamp, scales)
 
 
 cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launch, Scales scales) except *:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
+
+import numpy as np
 
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._producers.torch_modes import gradient_reason, kind_reason, transform_reason
@@ -29,6 +31,56 @@ def compute_code(compute: object) -> int:
     return code
 
 
+def check_whole_factors(alpha: float, beta: float) -> None:
+    """Refuse factors of an integer product that are no int32 numbers."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not -(2.0**31) <= value < 2.0**31 or not value.is_integer():
+            raise InvalidProblemError(
+                f"{name} = {value}; an integer result is scaled by 32-bit integers: pass dtype='float32' for other "
+                "factors"
+            )
+
+
+# Numbers of numpy that float() and complex() read as text, or whose imaginary part float() drops.
+_TEXT = (np.character, np.void)
+_TEXT_AND_COMPLEX = (*_TEXT, np.complexfloating)
+
+
+def _refuse_types(value: Any, refused: tuple[type, ...]) -> None:
+    dtype = getattr(value, "dtype", None)
+    # Text and mere memory have none of these.
+    is_number = any(hasattr(value, name) for name in ("__float__", "__index__", "__complex__"))
+    if not is_number or (isinstance(dtype, np.dtype) and issubclass(dtype.type, refused)):
+        raise TypeError(type(value).__name__)
+
+
+def real_number(value: Any) -> float:
+    """Return a real number on the host, of whatever type, as a float.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        It is none, or too large.
+    """
+    if not isinstance(value, int | float):
+        _refuse_types(value, _TEXT_AND_COMPLEX)
+        if getattr(getattr(value, "dtype", None), "is_complex", False):  # torch's
+            raise TypeError(str(value.dtype))
+    return float(value)
+
+
+def complex_number(value: Any) -> complex:
+    """Return a number on the host, of whatever type, as a complex one.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        It is none, or too large.
+    """
+    _refuse_types(value, _TEXT)
+    return complex(value)
+
+
 def _refuse_recorded(bound: Any) -> None:
     """Refuse a tensor as a bound where torch records or transforms what is done with it."""
     reason = transform_reason() or gradient_reason(bound)
@@ -42,14 +94,13 @@ def _refuse_recorded(bound: Any) -> None:
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
+        if isinstance(clamp, str | bytes | bytearray | Iterator):  # an iterator could be read only once
+            raise TypeError(type(clamp).__name__)
         first, second = cast("Iterable[Any]", clamp)  # two, before any is looked at: there may be no end of them
-        # float() reads digits, so that '01' would be the bounds 0 and 1.
-        if isinstance(clamp, str | bytes) or isinstance(first, str | bytes) or isinstance(second, str | bytes):
-            raise TypeError("text")
         for bound in (first, second):
             if hasattr(type(bound), "requires_grad"):
                 _refuse_recorded(bound)
-        low, high = float(first), float(second)
+        low, high = real_number(first), real_number(second)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"clamp: got {clamp!r}, expected a pair of numbers (low, high)") from None
     if not low <= high:  # NaN fails this too

@@ -19,7 +19,7 @@ from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, readable_form
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.model.settings import ARRAYS
+from rocpy.blaslt.model.settings import ARRAYS, check_whole_factors, complex_number, real_number
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
@@ -72,20 +72,13 @@ cdef int check_number(object value, str name) except -1:
     return 0
 
 
-cdef bint is_text(object value):
-    """Whether float() and complex() would read an object as text: a str, bytes, or whatever else is mere memory."""
-    return not (hasattr(value, "__float__") or hasattr(value, "__index__") or hasattr(value, "__complex__"))
-
-
 cdef double real(object value, str name) except? -1.0:
     """Return a host scalar as a double."""
     if type(value) is float:
         return <double>value
     check_number(value, name)
     try:
-        if is_text(value):
-            raise TypeError
-        return float(value)
+        return real_number(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(
             f"{name}: got {value!r} ({type(value).__name__}), expected a real number on the host"
@@ -93,10 +86,10 @@ cdef double real(object value, str name) except? -1.0:
 
 
 cdef int read_factor(object value, str name, int32_t element, double *number, double *imaginary) except -1:
-    if element in (4, 5) and not is_text(value):  # HIP_C_32F, HIP_C_64F
+    if element in (4, 5):  # HIP_C_32F, HIP_C_64F
         check_number(value, name)
         try:
-            whole = complex(value)
+            whole = complex_number(value)
         except (TypeError, ValueError, OverflowError):
             raise InvalidOperandError(
                 f"{name}: got {value!r} ({type(value).__name__}), expected a number on the host"

@@ -362,7 +362,7 @@ class Builder:
         """
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidProblemError(
-                f"an integer of {value.bit_length()} bits among an epilogue's numbers, expected at most 64; use a float"
+                "an integer below -2**63 or above 2**63 - 1 among an epilogue's numbers; use a float"
             )
         return self._put(Node("const", (), value))
 

@@ -56,9 +56,9 @@ def number_type(value: float) -> str:
 def plain_number(value: Any) -> bool | int | float | None:
     """Return a number of Python or numpy as one of Python's own three types; ``None`` for anything else."""
     if isinstance(value, np.generic):
-        # A long double and the small floats of ml_dtypes are no Python numbers by themselves; dates are none at all.
+        # A long double and the small floats of ml_dtypes are no Python numbers by themselves.
         kind = value.dtype.kind
-        return plain_number(float(value) if kind == "f" else None if kind in "mM" else value.item())
+        return None if kind in "cmM" else plain_number(float(value) if kind == "f" else value.item())
     for kind_of_number in (bool, int, float):
         if isinstance(value, kind_of_number):
             return kind_of_number(value)

@@ -40,7 +40,7 @@ def test_products(name, shape, rng):
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-@pytest.mark.parametrize("alpha", [1j, 2 - 3j, np.complex64(0.5j), 2, 0.25, 0j])
+@pytest.mark.parametrize("alpha", [1j, 2 - 3j, np.complex64(0.5j), np.clongdouble(2j), np.array(1 - 1j), 2, 0.25, 0j])
 @pytest.mark.parametrize("beta", [None, 1j, -0.5, 0])
 def test_complex_factors(name, alpha, beta, rng):
     a, b, c = draw(rng, (6, 7), name), draw(rng, (7, 5), name), draw(rng, (6, 5), name)

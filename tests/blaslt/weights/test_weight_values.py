@@ -49,12 +49,9 @@ def make(kind, layout, rng):
     )
 
 
+INFERENCE = pytest.param("inference", marks=pytest.mark.torch)
 KINDS = pytest.mark.parametrize(
-    "kind",
-    [
-        "float32", "int8", "float8_e4m3fn", "mx float8_e4m3fn", "mx float4_e2m1fn",
-        pytest.param("inference", marks=pytest.mark.torch),
-    ],  # fmt: skip
+    "kind", ["float32", "int8", "float8_e4m3fn", "mx float8_e4m3fn", "mx float4_e2m1fn", INFERENCE]
 )
 LAYOUTS = pytest.mark.parametrize("layout", ["kn", "nk"])
 
