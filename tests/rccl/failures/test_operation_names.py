@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calls that stand for another one have the user's name: in errors, traces and statuses, and beside ranks that are late."""
+"""Calls that stand for another one have the user's name in errors, traces and statuses, beside late ranks too."""
 
 import numpy as np
 import pytest
