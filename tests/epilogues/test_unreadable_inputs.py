@@ -71,7 +71,7 @@ def test_a_tensor_that_loses_its_storage(torch, shape_and_epilogue, executed):
         with pytest.raises(rocpy.InvalidOperandError, match=MESSAGE + r"torch.Tensor of .* null"):
             mm.execute()
         u.untyped_storage().resize_(u.numel() * 4)
-        u.fill_(2.0)
+        u.fill_(1.0)
         expected = epilogue.evaluate((a @ a).numpy(), u=u.numpy())
         np.testing.assert_allclose(mm.execute().numpy(), expected, rtol=1e-6)
 

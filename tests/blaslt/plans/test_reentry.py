@@ -42,13 +42,13 @@ def in_another_thread(use):
 
 @pytest.fixture
 def logger():
-    found = logging.getLogger("rocpy")
-    level, propagate = found.level, found.propagate
-    found.setLevel(logging.INFO)
-    found.propagate = False
-    yield found
-    found.setLevel(level)
-    found.propagate = propagate
+    logger = logging.getLogger("rocpy")
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    yield logger
+    logger.setLevel(level)
+    logger.propagate = propagate
 
 
 USES = {
