@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from rocpy import dtypes
 from rocpy.blaslt.composed.product import activation
+from rocpy.blaslt.model.product_types import gradient_type
 from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._call import Spec
 
@@ -75,8 +76,8 @@ def slope(spec: Spec, g: Any, x: Any) -> Any:
     return pull(wide(g))[0].astype(g.dtype)
 
 
-def row_sums(y: Any, vector_a: bool, vector_b: bool) -> Any:
+def row_sums(spec: Spec, y: Any, vector_a: bool, vector_b: bool) -> Any:
     """Return the sums of a product's rows, which are the gradient of a bias; of vectors, those of the matrix."""
     full = y[..., None] if vector_b else y
     sums = full if vector_a else full.sum(-2)
-    return sums.astype(jnp.float32 if dtypes.lookup(str(y.dtype)).bits == 8 else y.dtype)
+    return sums.astype(dtypes.lookup(gradient_type(str(y.dtype), bool(spec.scales))).numpy)

@@ -16,7 +16,7 @@ from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.jax import _handler
 
 __all__ = ["OPERANDS", "Spec", "call", "problem_of", "varying_axes"]
@@ -52,6 +52,8 @@ class Spec:
         Whether the last two axes of an operand are swapped: read so by the product, without a copy.
     options
         JSON of the options that differ from the defaults.
+    scale_a, scale_b
+        Factors that quantized operands stand for multiples of; ``None`` for none.
     """
 
     epilogue: str = "default"
@@ -63,12 +65,19 @@ class Spec:
     transpose_a: bool = False
     transpose_b: bool = False
     options: str = ""
-    scales: tuple[str, ...] = ()
+    scale_a: float | None = None
+    scale_b: float | None = None
 
     @property
     def row(self) -> EpilogueRow:
         """The epilogue's row."""
         return EPILOGUES[self.epilogue]
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """The scales that there are, by name."""
+        named = {"scale_a": self.scale_a, "scale_b": self.scale_b}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def options_text(options: Options) -> str:
@@ -185,6 +194,8 @@ def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]
     yield "compute", spec.compute or ""
     yield "alpha", np.float64(spec.alpha)
     yield "beta", np.float64(spec.beta)
+    for name, scale in spec.scales.items():
+        yield name, np.float64(scale)
     yield "options", spec.options
     if spec.clamp is not None:
         yield "low", np.float64(spec.clamp[0])
@@ -194,9 +205,7 @@ def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]
 def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results of a product: one array, or two where the epilogue has a second output."""
     _register()
-    problem, results = problem_of(spec, operands)
-    if problem.dtype == "int32" and not float(spec.alpha).is_integer():
-        raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by integers")
+    _, results = problem_of(spec, operands)
     present = [x for x in operands if x is not None]
     arrays = jax.ffi.ffi_call(_TARGET, results)(*present, **dict(_attributes(spec, operands)))
     axes = tuple(sorted(varying_axes(present[0])))

@@ -27,6 +27,8 @@ struct ProductFrame {
   bool clamped = false;
   double low = 0.0, high = 0.0;
   double alpha = 1.0, beta = 0.0;
+  bool scaled = false;  // whether an operand has a scale
+  double scale_a = 1.0, scale_b = 1.0;
   std::string_view options;  // JSON of what differs from the defaults; empty: nothing does
   Operand operands[frame_operand_count];
   Operand result, extra;  // extra: ndim -1 where the epilogue has one output
@@ -188,6 +190,10 @@ inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
       known = number_of(type, value, XLA_FFI_DataType_F64, &out->alpha);
     } else if (name == "beta") {
       known = number_of(type, value, XLA_FFI_DataType_F64, &out->beta);
+    } else if (name == "scale_a") {
+      known = out->scaled = number_of(type, value, XLA_FFI_DataType_F64, &out->scale_a);
+    } else if (name == "scale_b") {
+      known = out->scaled = number_of(type, value, XLA_FFI_DataType_F64, &out->scale_b);
     } else if (name == "low") {
       known = out->clamped = number_of(type, value, XLA_FFI_DataType_F64, &out->low);
     } else if (name == "high") {

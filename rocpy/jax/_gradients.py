@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.product_types import gradient_type
 from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, relu_slope, row_sums, slope, wide
 from rocpy.jax._batching import batched_call
@@ -85,12 +86,16 @@ def _composed(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[
         return (y,)
     vector_a, vector_b = a.ndim == 1, b.ndim == 1
     if row.gradient == "bgrad":
-        return y, row_sums(y, vector_a, vector_b)
+        return y, row_sums(spec, y, vector_a, vector_b)
+    dtype = dtypes.lookup(gradient_type(str(y.dtype), bool(spec.scales))).numpy
+    # Neither numbers of eight bits nor their sums are: they are widened first.
+    a, b = (x.astype(dtype) if _bits(x.dtype) == 8 else x for x in (a, b))
     if row.gradient == "bgrada":
         sums = a.sum(-1, keepdims=vector_a) if not spec.transpose_a else a.sum(-2)
     else:
         sums = b.sum(-2 if not vector_b else 0, keepdims=vector_b) if not spec.transpose_b else b.sum(-1)
-    return y, sums.astype(dtypes.lookup("float32").numpy if _bits(y.dtype) == 8 else y.dtype)
+    scale = spec.scale_a if row.gradient == "bgrada" else spec.scale_b
+    return y, (sums if scale is None else sums * scale).astype(dtype)
 
 
 def _forward(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> Any:
@@ -160,7 +165,8 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
     if jnp.issubdtype(a.dtype, jnp.inexact):
         # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
         working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
-        base = Spec(alpha=spec.alpha, compute=spec.compute, options=spec.options)
+        factor = spec.alpha * math.prod(spec.scales.values())
+        base = Spec(alpha=factor, compute=spec.compute, options=spec.options)
         left, right, result = (x.astype(working) for x in (a2, b2, d2))
         grad_a = _sum_to(_gradient_a(base, spec, right, result), a2.shape).reshape(a.shape).astype(a.dtype)
         # The bias' gradient is a sum of the result's, not of that in the type of the products.

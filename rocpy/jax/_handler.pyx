@@ -28,7 +28,6 @@ import numpy
 from rocpy import platform
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.options import DEFAULT, Options
-from rocpy.blaslt.model.product_types import unit_scales
 from rocpy.blaslt.model.settings import COMPUTE_TYPES
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
@@ -61,6 +60,9 @@ cdef extern from "_frame.hpp" namespace "rocpy" nogil:
         double high
         double alpha
         double beta
+        c_bool scaled
+        double scale_a
+        double scale_b
         string_view options
         Operand operands[5]
         Operand result
@@ -105,6 +107,8 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     cdef CachedCall *cached
     cdef PlanSettings settings
     cdef int64_t word = 0
+    if frame.scaled:
+        return needs_python
     settings.epilogue, settings.dtype, settings.compute = frame.epilogue, frame.result.type, frame.compute
     key.begin(settings)
     key.add(process_tuning_word())
@@ -207,23 +211,17 @@ cdef bint is_transposed(const Operand *operand) noexcept nogil:
     return operand.ndim >= 2 and operand.strides[operand.ndim - 1] != 1 and operand.strides[operand.ndim - 2] == 1
 
 
-cdef dict scales_of(const Operands *operands, str result):
-    """Return the scales of quantized operands: 1, since rocpy.jax.matmul has put those that it was given into alpha."""
-    return unit_scales(array_type_of_hip(operands.a.type).name.decode(), array_type_of_hip(operands.b.type).name.decode(), result)
-
-
 cdef int by_function_form(ProductFrame *frame, Operands *operands, object options, size_t stream, bint on_device) except -1:
     """Run what is not one launch as rocpy.matmul does: copies, compositions, empty results."""
     a = view(&operands.a, is_transposed(&operands.a), on_device)
     b = view(&operands.b, is_transposed(&operands.b), on_device)
     c, bias, aux = (view(&operands.c, False, on_device), view(&operands.bias, False, on_device), view(&operands.aux, False, on_device))
     out = view(&operands.out, False, on_device)
-    result_dtype = array_type_of_hip(frame.result.type).name.decode()
+    scales = {"scale_a": frame.scale_a, "scale_b": frame.scale_b} if frame.scaled else {}
     result = matmul(
         a, b, c, alpha=frame.alpha, beta=None if c is None else frame.beta, epilogue=EPILOGUE_NAMES[frame.epilogue], bias=bias, aux=aux,
-        clamp=(frame.low, frame.high) if frame.clamped else None, dtype=result_dtype,
-        compute=_COMPUTE_NAMES[frame.compute], out=out, options=options, stream=stream if on_device else None,
-        **scales_of(operands, result_dtype),
+        clamp=(frame.low, frame.high) if frame.clamped else None, dtype=array_type_of_hip(frame.result.type).name.decode(),
+        compute=_COMPUTE_NAMES[frame.compute], out=out, options=options, stream=stream if on_device else None, **scales,
     )
     if frame.extra.ndim < 0:
         return 0
@@ -269,9 +267,7 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
             set_device(operands, frame, device)
         elif device < 0:
             abi.hipGetDevice(&device)
-        if not on_device and (stages_arrays() or measures()):
-            return by_function_form(frame, operands, options, 0, False)
-        if scales_of(operands, array_type_of_hip(frame.result.type).name.decode()):
+        if frame.scaled or (not on_device and (stages_arrays() or measures())):
             return by_function_form(frame, operands, options, <size_t>stream, on_device)
         outcome = attempt(frame, operands, key, device, stream, not on_device, &status)
         if outcome == not_planned:

@@ -107,8 +107,9 @@ def _names(spec: Spec, seen: Seen) -> tuple[Names, Names]:
 def _whole(spec: Spec, seen: Seen) -> tuple[str, ...]:
     """Return the names of the axes that cannot be cut."""
     problem, _ = problem_of(spec, [None if one is None else jax.ShapeDtypeStruct(*one) for one in seen])
-    # Eight bits hold no sums of parts.
-    whole = ("k",) if dtypes.lookup(problem.dtype).bits == 8 else ()
+    # Eight bits hold no sums of parts, and integers no parts that are multiplied by scales.
+    row = dtypes.lookup(problem.dtype)
+    whole = ("k",) if row.bits == 8 or (row.kind == "int" and spec.scales) else ()
     if not spec.row.gradient:
         return whole
     # Sums of a broadcast operand are its own.
@@ -258,7 +259,7 @@ def _sum_of_parts(spec: Spec, operands: Sequence[Any], axes: Any) -> tuple[Any, 
     if row.aux == "load":
         y = slope(derivative_spec(spec), y, aux)
     if row.gradient:
-        return y, row_sums(y, a.ndim == 1, b.ndim == 1)
+        return y, row_sums(spec, y, a.ndim == 1, b.ndim == 1)
     if row.aux == "load" or function_of(row) in ("default", "bias"):
         return (y,)
     d = activation_of(spec)(wide(y)).astype(y.dtype)

@@ -183,6 +183,8 @@ for left, right in (((None, "d"), ("d", None)), (("d", None), (None, None))):
     x, w = put(narrow[0], *left), put(narrow[1], *right)
     np.testing.assert_array_equal(jax.jit(run)(x, w), np.asarray(narrow[0], np.int32) @ np.asarray(narrow[1], np.int32))
     assert gathers(run, x, w) == 0
+    scaled = lambda a, b: matmul(a, b, dtype="int32", scale_a=0.5, scale_b=0.25)  # its parts are not rounded
+    np.testing.assert_array_equal(jax.jit(scaled)(x, w), scaled(*narrow))
 """,
         **DEVICES,
     )
