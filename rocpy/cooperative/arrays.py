@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ from rocpy._messages.suggestions import did_you_mean
 from rocpy.cooperative.api.combining import inclusive_scan, reduce
 from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle
+from rocpy.cooperative.api.operators import NAMES, name_of
 from rocpy.cooperative.kernel.arguments import as_numpy, is_tensor, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel, jit
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-_NAMES = ("+", "*", "min", "max", "&", "|", "^")
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # a number fits one of a later kind
 
 
@@ -30,7 +31,7 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     x
         numpy array, torch tensor on the CPU, or any array with DLPack, of one dimension or more.
     op
-        As for `reduce`.
+        As for `reduce`; a Python function is compiled at its first use for `x`'s type, with the globals of then.
     threads
         Threads of a block, 1 to 1024; the order of the operations depends on this number only.
     out
@@ -45,7 +46,7 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     Raises
     ------
     InvalidOperandError
-        If `x` or `out` is not an array that a kernel can use, or they share memory.
+        If `x` or `out` is not an array that a kernel can use, or they share memory, or `op` is not for `x`'s type.
     InvalidProblemError
         If `x` has no dimension or empty rows, `out` has another shape or type, or `threads` is out of range.
 
@@ -66,7 +67,7 @@ def _reduce_rows(name: str, x: Any, op: Any, threads: Any, out: Any) -> Any:
         raise InvalidProblemError(f"{name}: x has shape {values.shape}; its rows are empty")
     block = _threads(name, threads, rows)
     result, array = _result(name, x, out, values, values.shape[:-1])
-    kernel = _reducer(_operator(name, op), values.dtype)
+    kernel = _reducer(_operator(name, op, values.dtype), values.dtype)
     try:
         kernel[len(rows), block](rows, array.reshape(len(rows)))
     finally:
@@ -82,7 +83,7 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     x
         numpy array, torch tensor on the CPU, or any array with DLPack, of one dimension or more.
     op
-        As for `inclusive_scan`.
+        As for `inclusive_scan`, and compiled as in `block_reduce`.
     exclusive
         Whether an item's own value is excluded.
     initial
@@ -99,7 +100,7 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     Raises
     ------
     InvalidOperandError
-        If `x` is not an array that a kernel can use, or `initial` is not a number of its type.
+        If `x` is not an array that a kernel can use, `op` is not for its type, or `initial` is not a number of it.
     InvalidProblemError
         If `x` has no dimension, an exclusive scan has no first value, or `threads` is out of range.
 
@@ -111,7 +112,7 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     [[3, 4, 6], [6, 11, 15]]
     """
     values, rows = _rows_of("block_scan", x)
-    chosen = _operator("block_scan", op)
+    chosen = _operator("block_scan", op, values.dtype)
     if not isinstance(exclusive, (bool, np.bool_)):
         raise InvalidOperandError(f"block_scan: exclusive is {exclusive!r}; pass True or False")
     first = np.zeros(1, values.dtype)
@@ -164,8 +165,7 @@ def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
     values = as_numpy(name, "x", x)
     if values.ndim == 0:
         raise InvalidProblemError(f"{name}: x has no dimensions; pass an array with at least one")
-    if values.dtype.name == "bfloat16":
-        raise InvalidOperandError(f"{name}: x is bfloat16, which is not supported here; pass float32")
+    _check_elements(name, values.dtype)
     count = values.size // values.shape[-1] if values.shape[-1] else int(np.prod(values.shape[:-1]))
     return values, values.reshape(count, values.shape[-1])
 
@@ -229,17 +229,48 @@ def _set_first(first: np.ndarray, initial: Any) -> None:
         raise InvalidOperandError(f"block_scan: initial is {initial!r}, beyond the range of {dtype}; {needed}")
 
 
-def _operator(name: str, op: Any) -> Any:
-    if isinstance(op, str) and op not in _NAMES:
-        raise InvalidProblemError(f"{name}: op is {op!r}; the names are {', '.join(_NAMES)}{did_you_mean(op, _NAMES)}")
-    if not isinstance(op, str) and not callable(op):
-        raise InvalidOperandError(f"{name}: op is {type(op).__name__}; pass a name, a numpy ufunc or a Python function")
-    return op
+def _check_elements(name: str, dtype: np.dtype) -> None:
+    """Refuse elements that kernels cannot combine."""
+    if dtype.name == "bfloat16":
+        raise InvalidOperandError(f"{name}: x is bfloat16, which is not supported here; pass float32")
+    if not dtype.isnative:
+        raise InvalidOperandError(
+            f"{name}: x is {dtype.str!r}, in the other byte order; pass x.astype(x.dtype.newbyteorder('='))"
+        )
+    number = dtype.kind in "biufc" and dtype.char not in "gG"
+    if not number and dtype.names is None:
+        raise InvalidOperandError(
+            f"{name}: x is {dtype}; booleans, integers of up to 64 bits, float16, float32, float64, complex64, "
+            "complex128 and structured types are supported"
+        )
+
+
+_CALLABLE = (types.FunctionType, types.BuiltinFunctionType, Kernel)
+_TYPES = {"&": "biu", "|": "biu", "^": "biu", "min": "biuf", "max": "biuf", "+": "biufc", "*": "biufc"}
+
+
+def _operator(name: str, op: Any, dtype: np.dtype) -> Any:
+    """Return an operator as its name if it has one, otherwise as a function of two items."""
+    if isinstance(op, str) and op not in NAMES:
+        raise InvalidProblemError(f"{name}: op is {op!r}; the names are {', '.join(NAMES)}{did_you_mean(op, NAMES)}")
+    pairwise = (op.nin, op.nout) == (2, 1) if isinstance(op, np.ufunc) else isinstance(op, _CALLABLE)
+    if not isinstance(op, str) and not pairwise and not hasattr(op, "py_func"):
+        shown = f"np.{op.__name__}" if isinstance(op, np.ufunc) else type(op).__name__
+        raise InvalidOperandError(
+            f"{name}: op is {shown}; pass a name, a numpy ufunc of two values or a Python function"
+        )
+    word = op if isinstance(op, str) else name_of(op, booleans=dtype.kind == "b")
+    if word is not None and dtype.kind not in _TYPES[word]:
+        kinds = {"biu": "integers and booleans", "biuf": "ordered numbers", "biufc": "numbers"}[_TYPES[word]]
+        raise InvalidOperandError(f"{name}: op {word!r} is for {kinds}, and x is {dtype}; pass a Python function")
+    return op if word is None else word
 
 
 def _identity(op: Any, dtype: np.dtype) -> Any:
     if not isinstance(op, str):
-        raise InvalidProblemError("block_scan: a Python function has no known neutral element; pass initial=")
+        raise InvalidProblemError("block_scan: a function has no known neutral element; pass initial=")
+    if dtype.kind == "b":
+        return op in ("*", "&", "min")
     if op in ("min", "max"):
         limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else None
         if limits is not None:

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The array form: reductions and scans by rows, of numpy and torch, against numpy; what is refused."""
 
+import functools
+import operator
+import sys
+
 import numpy as np
 import pytest
 
@@ -149,3 +153,61 @@ def test_first_values(dtype, initial):
 def test_empty_arrays_have_empty_results():
     assert coop.block_scan(np.zeros((3, 0))).shape == (3, 0)
     assert coop.row_sum(np.zeros((0, 4))).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("op", "wanted"),
+    [
+        ("max", [False, False, False, True]),
+        ("min", [True, False, False, False]),
+        ("&", [True, False, False, False]),
+    ],
+)
+def test_exclusive_scans_of_booleans(op, wanted):
+    x = np.array([False, False, True, False])
+    assert coop.block_scan(x, op, exclusive=True).tolist() == wanted
+    if op == "max" and (torch := sys.modules.get("torch")):
+        assert coop.block_scan(torch.from_numpy(x), op, exclusive=True).tolist() == wanted
+
+
+@pytest.mark.parametrize("op", [np.add, max])
+def test_functions_that_stand_for_names(op):
+    names = {np.add: "+", max: "max"}
+    x = np.array([[3, 1, 2], [6, 5, 4]])
+    wanted = coop.block_scan(x, names[op], exclusive=True)
+    np.testing.assert_array_equal(coop.block_scan(x, op, exclusive=True), wanted)
+
+
+class _Unhashable:
+    __hash__ = None
+
+    def __call__(self, a, b):
+        return a + b
+
+
+@pytest.mark.parametrize("op", [_Unhashable(), functools.partial(max), np.sin, np.divmod, np.float32])
+def test_what_is_no_function_of_two_values_is_refused(op):
+    for call in (coop.block_reduce, coop.block_scan):
+        with pytest.raises(InvalidOperandError, match=rf"^{call.__name__}: op is .*; pass a name, a numpy ufunc"):
+            call(np.ones((2, 3)), op)
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i4", "g", "G", "O", "U3", "S3", "M8[s]", "m8[s]", "V8"])
+def test_elements_that_kernels_cannot_combine_are_refused(dtype):
+    x = np.zeros((2, 3), dtype)
+    calls = [coop.row_sum, coop.row_max, coop.block_reduce, coop.block_scan]
+    calls.append(functools.partial(coop.block_scan, op="max", exclusive=True))
+    for call in calls:
+        with pytest.raises(InvalidOperandError, match=r"^\w+: x is "):
+            call(x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"),
+    [("i4,f4", "max"), ("i4,f4", np.add), ("c8", "min"), ("f4", "&"), ("c16", "^"), ("f8", operator.or_)],
+)
+def test_operators_that_elements_lack_are_refused(dtype, op):
+    x = np.zeros((2, 3), dtype)
+    for call in (coop.block_reduce, coop.block_scan, functools.partial(coop.block_scan, exclusive=True)):
+        with pytest.raises(InvalidOperandError, match=r"^\w+: op '.*' is for .*, and x is "):
+            call(x, op)

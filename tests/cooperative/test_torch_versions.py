@@ -135,6 +135,21 @@ def kernels():  # noqa: C901 - one function each
         o.reshape((2, 2))[0, 1] = x.reshape((2, 2))[1, 1]
         o.T[0] = x.T[0]
 
+    @coop.jit
+    def packed(x, o):
+        both = x, (o, x)
+        both[1][0][0] = both[0][0]
+        _, (y, _) = both
+        y[1] = 1
+
+    @coop.jit
+    def copied(x, o):
+        np.diag(x)[0] = 1
+        x.astype(np.float32)[0] = 1
+        np.triu(x.reshape((2, 2)))[0, 0] = np.tril(x.reshape((2, 2)))[0, 0] = 1
+        np.partition(x, 2)[0] = np.roll(x, 1)[0] = np.append(x, x)[0] = 1
+        o[0] = x[0]
+
     return [
         slices,
         whole,
@@ -149,6 +164,8 @@ def kernels():  # noqa: C901 - one function each
         ufuncs,
         loops,
         viewed,
+        packed,
+        copied,
     ]
 
 

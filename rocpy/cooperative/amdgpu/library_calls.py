@@ -42,6 +42,7 @@ _LIBRARY = (
     (re.compile(r'@"(sqrt|floor|ceil|trunc)f"(?=\()'), r"@llvm.\1.f32"),
     (re.compile(rf'@"?(?:llvm\.)?({_OF_DOUBLES})f"?(?=\()'), r"@llvm.\1.f32"),
 )
+_DECLARATION = re.compile(r'^declare [^@\n]*@("[^"]*"|[-\w$.]+)\(.*\n?', re.MULTILINE)
 _MATH_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
 
 
@@ -49,7 +50,16 @@ def with_library_names(text: str) -> str:
     """Return a module in which functions of numbers have the names of LLVM's intrinsics or of the device library."""
     for pattern, name in _LIBRARY:
         text = pattern.sub(name, text)
-    return text
+    declared: set[str] = set()
+
+    def first(declaration: re.Match[str]) -> str:
+        name = declaration[1].strip('"')
+        if name in declared:  # under another name, as math.floor and numpy's
+            return ""
+        declared.add(name)
+        return declaration[0]
+
+    return _DECLARATION.sub(first, text)
 
 
 def names_warp_size(text: str) -> bool:

@@ -22,6 +22,7 @@ from rocpy.cooperative.amdgpu import device_library, library_calls, sort
 from rocpy.cooperative.amdgpu import primitives as device_primitives
 from rocpy.cooperative.amdgpu.target import GLOBAL, NAME, AMDGPUDispatcher, target, target_machine
 from rocpy.cooperative.kernel import fingerprint
+from rocpy.cooperative.kernel.kernel import check_parameters
 from rocpy.cooperative.kernel.mode import Mode, compiling_in, mode_of
 from rocpy.cooperative.numba import floats, functions, lowering, messages, primitives
 from rocpy.cooperative.numba.llvm_types import BYTES, I8, I64
@@ -89,6 +90,7 @@ def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:
         raise InvalidProblemError(
             f"signature: {signature!r} returns {result}; a kernel returns nothing, write void(...)"
         )
+    check_parameters(kernel)
     count = kernel.function.__code__.co_argcount
     if len(arguments) != count:
         raise InvalidProblemError(

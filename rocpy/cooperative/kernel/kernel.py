@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -67,6 +68,9 @@ class Kernel:
         self.warp_size = warp_size
         self.float_type = float_type
         self.cache = cache and not debug
+        code = function.__code__
+        others = code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        self.positional = -1 if others else code.co_argcount  # how many parameters it has, if all are positional
         self._settings: dict[str, Any] = {
             "warp_size": mode_of(self).warp_size,
             "debug": debug,
@@ -112,7 +116,8 @@ class Kernel:
         if launch.stream is None:
             if len(self._launches) > 256:
                 self._launches.clear()
-            self._launches[configuration] = launch
+            with contextlib.suppress(TypeError):  # of lists
+                self._launches[configuration] = launch
         return launch
 
     @property
@@ -185,14 +190,17 @@ class Launch:
         kernel = self._kernel
         if named:
             try:
-                arguments = inspect.signature(kernel.function).bind(*arguments, **named).args
+                bound = inspect.signature(kernel.function).bind(*arguments, **named)
             except TypeError as unfit:
                 raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
+            bound.apply_defaults()  # of those before a named one, too
+            arguments = bound.args
+        if len(arguments) != kernel.positional:
+            arguments = _completed(kernel, arguments)
         if kernel.float_type:
             arguments = tuple(map(narrowed, arguments))
         plain = _ON_CPU.issuperset(map(type, arguments))
         if not plain and (index := backends.amdgpu().device_of(arguments)) is not None:
-            _check_count(kernel, len(arguments))
             if not self._empty:
                 backends.amdgpu().launch(kernel, self, arguments, index)
             return
@@ -200,11 +208,6 @@ class Launch:
         if self.stream is not None:
             _wait_for(self.stream, kernel.name)
         values = tuple(a if type(a) is np.ndarray else value_of(kernel, i, a) for i, a in enumerate(arguments))
-        _check_count(kernel, len(values))
-        missing = kernel.function.__code__.co_argcount - len(values)
-        if missing > 0:
-            defaults = (kernel.function.__defaults__ or ())[-missing:]
-            values += tuple(map(narrowed, defaults)) if kernel.float_type else defaults
         if self._empty:
             return
         if plain:
@@ -216,14 +219,30 @@ class Launch:
             raise_versions(arguments, launcher.written(values))
 
 
-def _check_count(kernel: Kernel, count: int) -> None:
-    code = kernel.function.__code__
-    if count == code.co_argcount or code.co_flags & 0x04:
-        return
-    required = code.co_argcount - len(kernel.function.__defaults__ or ())
-    if not required <= count <= code.co_argcount:
+def check_parameters(kernel: Kernel) -> None:
+    """Refuse a kernel that has parameters of other kinds than positional ones."""
+    advice = {
+        inspect.Parameter.VAR_POSITIONAL: ("*", "pass a tuple as one parameter"),
+        inspect.Parameter.VAR_KEYWORD: ("**", "name its parameters"),
+        inspect.Parameter.KEYWORD_ONLY: ("", "put it before the * of the signature"),
+    }
+    for each in inspect.signature(kernel.function, follow_wrapped=False).parameters.values():
+        if each.kind in advice:
+            stars, told = advice[each.kind]
+            raise KernelTypeError(
+                f"kernel {kernel.name}: its parameter {stars}{each.name} is not positional, as all must be: {told}"
+            )
+
+
+def _completed(kernel: Kernel, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with the defaults of those that are missing."""
+    check_parameters(kernel)
+    code, defaults = kernel.function.__code__, kernel.function.__defaults__ or ()
+    missing = code.co_argcount - len(arguments)
+    if not 0 <= missing <= len(defaults):
         names = ", ".join(code.co_varnames[: code.co_argcount])
-        raise InvalidProblemError(f"kernel {kernel.name}({names}) was called with {count} arguments")
+        raise InvalidProblemError(f"kernel {kernel.name}({names}) was called with {len(arguments)} arguments")
+    return arguments + defaults[len(defaults) - missing :]
 
 
 def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:

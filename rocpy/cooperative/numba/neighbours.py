@@ -8,6 +8,7 @@ from typing import Any
 from numba.core import types
 from numba.extending import register_jitable
 
+from rocpy.cooperative.api.operators import NAMES
 from rocpy.cooperative.numba import operators
 from rocpy.cooperative.numba.movement import same_kind
 from rocpy.cooperative.numba.plans import Call, Plan, builds, item_getter, plain, with_constants
@@ -138,7 +139,7 @@ def _build_difference(call: Call) -> Plan:
     mode = call.one_of("mode", _SIDES)
     if isinstance(dtype, types.Boolean) and call.word("op") == "-":
         raise refuse(f"{call.name}: op '-' is for numbers, and value is {dtype}")
-    chosen = operators.resolve(call, dtype, (*operators.NAMES, "-"))
+    chosen = operators.resolve(call, dtype, (*NAMES, "-"))
     combine = chosen.combine
     each, get, share = max(count, 1), item_getter(count), _share_ends(count, dtype)
 

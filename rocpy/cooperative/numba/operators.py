@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,31 +13,9 @@ from numba.core import cgutils, types
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic, register_jitable
 
+from rocpy.cooperative.api.operators import NAMES, name_of
 from rocpy.cooperative.numba.half import BFloat16
 from rocpy.cooperative.numba.types import refuse
-
-NAMES = ("+", "*", "min", "max", "&", "|", "^")
-
-_FUNCTIONS: dict[Any, str] = {
-    operator.add: "+",
-    operator.mul: "*",
-    operator.and_: "&",
-    operator.or_: "|",
-    operator.xor: "^",
-    min: "min",
-    max: "max",
-    np.add: "+",
-    np.multiply: "*",
-    np.minimum: "min",
-    np.maximum: "max",
-    np.bitwise_and: "&",
-    np.bitwise_or: "|",
-    np.bitwise_xor: "^",
-    np.logical_and: "&",
-    np.logical_or: "|",
-    np.logical_xor: "^",
-}
-_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
 @dataclass(frozen=True)
@@ -128,9 +105,9 @@ def resolve(call: Any, dtype: types.Type, names: tuple[str, ...] = NAMES) -> Ope
             raise refuse(f"{call.name}: op is {word!r}; the names are {', '.join(names)}")
         return named(word, dtype)
     key = _function_of(call)
-    if key in _FUNCTIONS and not (key in _LOGICAL and not isinstance(dtype, types.Boolean)):
-        return named(_FUNCTIONS[key], dtype)
     if callable(key):
+        if word := name_of(key, booleans=isinstance(dtype, types.Boolean)):
+            return named(word, dtype)
         return _of_function(key, dtype)
     raise refuse(
         f"{call.name}: op is {call.types['op']}; pass one of {', '.join(names)}, a numpy ufunc, or a Python function "

@@ -309,3 +309,18 @@ def test_damaged_files_are_made_anew(tmp_path, monkeypatch, damaged):
 def test_an_architecture_that_there_is_not(arch, said):
     with pytest.raises(InvalidProblemError, match=said):
         check("sum", arch)
+
+
+@pytest.mark.filterwarnings("ignore:kernel kernel computes in float64")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_python_and_of_numpy_in_one_kernel(dtype):
+    @coop.jit
+    def kernel(x, y, out):
+        i = coop.threadIdx.x
+        a, b = x[i], y[i]
+        out[i] = a // b + a % b + divmod(a, b)[0] + math.floor(a) + np.floor(a) + math.ceil(a) + np.ceil(a)
+        out[i] += math.trunc(a) + np.trunc(a) + math.sqrt(a) + np.sqrt(a) + math.exp(a) + np.exp(a) + math.sin(a)
+        out[i] += np.sin(a) + math.fabs(a) + np.fabs(a) + math.expm1(a) + np.expm1(a) + math.tanh(a) + np.tanh(a)
+
+    compiled = coop.compile(kernel, f"void({dtype}[::1],{dtype}[::1],{dtype}[::1])", threads=64)
+    assert compiled.info.wave_size == 64

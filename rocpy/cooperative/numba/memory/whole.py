@@ -10,9 +10,9 @@ from numba.core import types
 
 from rocpy.cooperative.numba.memory.writes import FRESH
 
-_READ_IN_PART = frozenset({"take", "searchsorted", "digitize", "interp", "where", "item", "trace"})
+_READ_IN_PART = frozenset({"take", "searchsorted", "digitize", "interp", "where", "item", "trace", "diag"})
 _NOT_READ = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "shape", "size", "ndim"})
-_READ = FRESH - _READ_IN_PART - _NOT_READ | {"astype"}
+_READ = FRESH - _READ_IN_PART - _NOT_READ
 _BUILTINS = frozenset({"sum", "min", "max", "any", "all", "sorted"})
 FILL = "fill"
 SORT = "sort"

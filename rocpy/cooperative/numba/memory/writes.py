@@ -106,6 +106,31 @@ FRESH = frozenset(
         "sign",
         "round_",
         "digitize",
+        "astype",
+        "diag",
+        "triu",
+        "tril",
+        "partition",
+        "argpartition",
+        "roll",
+        "nanprod",
+        "nanstd",
+        "nanvar",
+        "nanmedian",
+        "nancumsum",
+        "nancumprod",
+        "append",
+        "delete",
+        "hstack",
+        "vstack",
+        "dstack",
+        "column_stack",
+        "cross",
+        "cov",
+        "corrcoef",
+        "union1d",
+        "intersect1d",
+        "setdiff1d",
     ]
 )
 _VIEWS = frozenset(
@@ -117,11 +142,9 @@ _VIEWS = frozenset(
         "swapaxes",
         "squeeze",
         "diagonal",
-        "diag",
         "asarray",
         "ascontiguousarray",
         "asfortranarray",
-        "astype",
         "broadcast_to",
         "expand_dims",
         "flip",
@@ -133,7 +156,7 @@ _VIEWS = frozenset(
         "atleast_2d",
     ]
 )
-_WRITING_METHODS = frozenset({"sort"})  # of arrays, though the function of that name makes a new one
+_WRITING_METHODS = frozenset({"sort", "partition"})  # of arrays, though the function of that name makes a new one
 _WRITING_BUILTINS = frozenset({"setattr", "delattr"})
 
 
@@ -176,6 +199,10 @@ class _Analysis:
         self.written: set[Path] = set()
         self.returned: set[Path] = set()
         statements = [each for block in func_ir.blocks.values() for each in block.body]
+        self._values: dict[str, list[Any]] = {}  # that a variable is assigned
+        for each in statements:
+            if isinstance(each, ir.Assign):
+                self._values.setdefault(each.target.name, []).append(each.value)
         size = -1
         while size != (size := sum(map(len, self._paths.values()))):
             for each in statements:
@@ -194,6 +221,9 @@ class _Analysis:
 
     def _member(self, variable: Any, index: Any) -> set[Path]:
         """Return the paths of a member of a tuple."""
+        members = self._built(variable)
+        if members is not None and isinstance(index, int):
+            return set(self._of(members[index]))
         kind = self._types[variable.name]
         if not isinstance(kind, types.BaseTuple) or not isinstance(index, int):
             return _part(self._of(variable))
@@ -202,6 +232,21 @@ class _Analysis:
             (*path, index) if self._type_at(path) == kind else (path if path[-1] is _PART else (*path, _PART))
             for path in self._of(variable)
         }
+
+    def _built(self, variable: Any) -> list[Any] | None:
+        """Return the variables that a tuple is built of in this function, None if there is another way to it."""
+        values = self._values.get(variable.name, ())
+        value = values[0] if len(values) == 1 else None
+        if isinstance(value, ir.Var):
+            return self._built(value)
+        if not isinstance(value, ir.Expr):
+            return None
+        if value.op == "static_getitem":
+            members = self._built(value.value)
+            return self._built(members[value.index]) if members and isinstance(value.index, int) else None
+        if value.op == "build_tuple":
+            return list(value.items)
+        return self._built(value.value) if value.op == "exhaust_iter" else None
 
     def _visit(self, statement: Any) -> None:
         if isinstance(statement, ir.Assign):
