@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -68,6 +67,14 @@ def _number(x: Any, name: str) -> float:
                 f"{name}: got an array of shape {tuple(shape)}, expected a real number; multiply by the array yourself"
             ) from None
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number") from None
+
+
+def _scale(x: Any, name: str) -> float | None:
+    if x is None:
+        return None
+    number = _number(x, name)
+    check_scale_number(name, x.item() if hasattr(x, "item") else x)
+    return number
 
 
 def _check_scales(a: Any, b: Any, dtype: str | None, scales: Collection[str]) -> None:
@@ -188,7 +195,8 @@ def matmul(
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Numbers known when the function is traced; ``beta`` defaults to 1 if ``c`` is passed.
+        Numbers known when the function is traced, 32-bit integers for an integer result without scales; ``beta``
+        defaults to 1 if ``c`` is passed.
     epilogue
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
     bias
@@ -246,26 +254,26 @@ def matmul(
     operands = [
         _operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()
     ]
-    factor = _number(alpha, "alpha")
-    scales = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
-    factor *= math.prod(_number(x, name) for name, x in scales.items())
     share = (0.0 if c is None else 1.0) if beta is None else _number(beta, "beta")
     if c is None and share != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     spec = Spec(
         epilogue=row.name,
-        alpha=factor,
+        alpha=_number(alpha, "alpha"),
         beta=share,
         clamp=None if clamp is None else clamp_bounds(clamp),
         dtype=None if dtype is None else dtypes.lookup(dtype).name,
         compute=compute,
         options=options_text(resolve_options(options)),
-        scales=tuple(scales),
+        scale_a=_scale(scale_a, "scale_a"),
+        scale_b=_scale(scale_b, "scale_b"),
     )
     try:
-        problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
+        problem, _ = problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
     except InvalidProblemError:
         _check_scales(operands[0], operands[1], spec.dtype, spec.scales)
         raise
+    if dtypes.lookup(problem.dtype).kind == "int" and not spec.scales:
+        check_whole_factors(spec.alpha, spec.beta)
     results = product(spec, *operands)
     return (results[0], {row.outputs[0]: results[1]}) if row.outputs else results[0]

@@ -89,6 +89,9 @@ def _refuse_recorded(bound: Any) -> None:
             f"clamp: a bound is a tensor, and {reason}; bounds are host numbers, through which no gradient flows: pass "
             "float(bound.detach()), or clamp the result by torch.clamp"
         )
+    kind = kind_reason(bound)
+    if kind is not None and "no memory" in kind:
+        raise UnsupportedError(f"clamp: a bound is a tensor, and {kind}; pass two numbers")
 
 
 def clamp_bounds(clamp: object) -> tuple[float, float]:
@@ -115,6 +118,3 @@ def rounded_bounds(clamp: tuple[float, float] | None, dtype: str) -> str:
         if ctypes.c_float(bound).value != bound:
             return f"clamp={clamp}: hipBLASLt takes bounds in float32, which cannot represent {bound!r}"
     return ""
-    kind = kind_reason(bound)
-    if kind is not None and "no memory" in kind:
-        raise UnsupportedError(f"clamp: a bound is a tensor, and {kind}; pass two numbers")

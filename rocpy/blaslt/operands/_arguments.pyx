@@ -140,12 +140,10 @@ cdef Operand *operand_named(Operands *operands, str name) noexcept:
 
 cdef int check_whole(const MatmulFactors *factors) except -1:
     """An integer product is scaled by int32 numbers."""
-    for name, value in (("alpha", factors.alpha), ("beta", factors.beta)):
-        if not -2147483648.0 <= value <= 2147483647.0 or value != int(value):
-            raise InvalidProblemError(
-                f"{name} = {value}; an integer result is scaled by 32-bit integers: pass dtype='float32' for other "
-                "factors"
-            )
+    cdef double value
+    for value in (factors.alpha, factors.beta):
+        if not -2147483648.0 <= value <= 2147483647.0 or value != <double><int64_t>value:
+            check_whole_factors(factors.alpha, factors.beta)
     return 0
 
 
