@@ -431,7 +431,7 @@ void BlockRunner::fail(Fault fault, const rocpy_simt_state *state, std::string d
 }
 
 void BlockRunner::drop_fibers() {
-  // The other fibers are dropped where they stand. What their kernels allocated is lost, as is what one that raises did.
+  // The other fibers are dropped where they stand: arrays that their threads have allocated are lost.
   leave(nullptr, true);
   __builtin_unreachable();
 }
