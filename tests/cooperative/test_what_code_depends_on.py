@@ -80,6 +80,17 @@ def test_whatever_a_kernel_names_tells_it_apart(kind):
         assert fingerprint_of(make(one)) != fingerprint_of(make(other))
 
 
+@pytest.mark.parametrize("other", ["coop.min", "coop.max", "np.sum"])
+def test_what_is_kept_depends_on_the_names_of_attributes(other):
+    def kernel(name):
+        names = {"__name__": "kept", "coop": coop, "np": np}
+        exec(f"def kernel(x):\n    return {name}(x)", names)
+        return names["kernel"]
+
+    assert fingerprint_of(kernel("coop.sum")) == fingerprint_of(kernel("coop.sum"))
+    assert fingerprint_of(kernel("coop.sum")) != fingerprint_of(kernel(other))
+
+
 def test_names_that_stand_for_one_function_are_told_apart():
     def make(first, second, third):
         return _function("def f(): return a() + b() - c()", a=first, b=second, c=third)
