@@ -11,6 +11,7 @@ from rocpy._core import has
 from rocpy._operand import array_types
 from rocpy.errors import InvalidArgumentError
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.keep_alive cimport sched_yield
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -19,9 +20,6 @@ cdef extern from "<time.h>" nogil:
     int nanosleep(const timespec*, timespec*)
     int clock_gettime(int, timespec*)
     int CLOCK_MONOTONIC
-
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1

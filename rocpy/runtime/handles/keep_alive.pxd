@@ -3,6 +3,9 @@
 
 from abi cimport hipStream_t
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 # Keep objects alive until the stream has done what was given to it so far.
 cdef int hold(hipStream_t stream, int device, tuple objects) except -1
 # Keep an object alive until no stream of the process is captured.

@@ -21,9 +21,6 @@ from cpython.ref cimport Py_INCREF
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
-
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
