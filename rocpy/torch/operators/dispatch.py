@@ -251,7 +251,7 @@ def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
 
 def _refuse_untraced(others: dict[str, Any], *operands: Any) -> None:
     """Refuse arguments that the operators do not have: by what they are, where the operands are plain tensors."""
-    if not any(isinstance(x, Tensor) and kind_reason(x) for x in operands):
+    if not torch.compiler.is_compiling() and not any(isinstance(x, Tensor) and kind_reason(x) for x in operands):
         for name, value in others.items():
             for one in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(one, Tensor):

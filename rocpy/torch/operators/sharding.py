@@ -18,7 +18,8 @@ _registered = False
 
 def lacks_lists(operands: Iterable[Any]) -> bool:
     """Whether torch computes no operator of a list of results on such operands: DTensors, and entries of a batch."""
-    return any(is_sharded(x) or is_batched(x) for x in operands if isinstance(x, torch.Tensor))
+    tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    return any(map(is_sharded, tensors)) or (not torch.compiler.is_compiling() and any(map(is_batched, tensors)))
 
 
 def register_for(operands: Iterable[Any]) -> None:
