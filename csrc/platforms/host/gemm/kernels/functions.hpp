@@ -242,10 +242,12 @@ ROCPY_INLINE Vec<T> gelu_erf_gradient(Vec<T> x) {
 // The derivative of silu: s + x s (1 - s) with 1 - s = e s.
 template <class T>
 ROCPY_INLINE Vec<T> silu_gradient(Vec<T> x) {
-  const Vec<T> one = splat(static_cast<T>(1)), e = exp_of_minus<T>(x), s = one / (one + e);
-  const Vec<T> held = limit<T>(x, -Range<T>::exp_limit, Range<T>::exp_limit);
-  const Vec<T> y = fma(held * s, e * s, s);
-  return x < splat(-Range<T>::exp_limit) ? splat(static_cast<T>(-0.0)) : x == x ? y : x;
+  const Vec<T> one = splat(static_cast<T>(1));
+  const Sigmoid<T> sigmoid(x);
+  const Vec<T> e = sigmoid.growth, s = one / (one + e);
+  const Vec<T> held = limit<T>(x, Range<T>::sigmoid_zero, Range<T>::exp_limit);
+  const Vec<T> y = fma(held * s, e * s, s) * sigmoid.scaled(one);
+  return x < splat(Range<T>::sigmoid_zero) ? splat(static_cast<T>(-0.0)) : x == x ? y : x;
 }
 
 // Whole numbers: beyond the mantissa all are.

@@ -70,12 +70,40 @@ struct Range;
 template <>
 struct Range<float> {
   static constexpr float exp_limit = 87.0f, gelu_zero = -9.95f;
+  static constexpr float sigmoid_far = -64.0f, sigmoid_zero = -110.0f;
+  static constexpr uint32_t sigmoid_shift = 32u << 23;
 };
 template <>
 struct Range<double> {
   static constexpr double exp_limit = 700.0, gelu_zero = -21.0;
+  static constexpr double sigmoid_far = -500.0, sigmoid_zero = -753.0;
+  static constexpr uint64_t sigmoid_shift = uint64_t{256} << 52;
 };
 constexpr double gelu_1 = 1.5957691216057308, gelu_3 = 0.07135481627260025;
+
+// Whether a lane is below a number.
+#if defined(__AVX512F__)
+ROCPY_INLINE bool any_below(VecF x, float most) {
+  return _mm512_cmp_ps_mask(cast<__m512>(x), _mm512_set1_ps(most), _CMP_LT_OQ) != 0;
+}
+ROCPY_INLINE bool any_below(VecD x, double most) {
+  return _mm512_cmp_pd_mask(cast<__m512d>(x), _mm512_set1_pd(most), _CMP_LT_OQ) != 0;
+}
+#elif defined(__AVX2__)
+ROCPY_INLINE bool any_below(VecF x, float most) { return _mm256_movemask_ps(cast<__m256>(x < splat(most))) != 0; }
+ROCPY_INLINE bool any_below(VecD x, double most) { return _mm256_movemask_pd(cast<__m256d>(x < splat(most))) != 0; }
+#elif defined(__SSE2__)
+ROCPY_INLINE bool any_below(VecF x, float most) { return _mm_movemask_ps(cast<__m128>(x < splat(most))) != 0; }
+ROCPY_INLINE bool any_below(VecD x, double most) { return _mm_movemask_pd(cast<__m128d>(x < splat(most))) != 0; }
+#else
+template <class V, class T>
+ROCPY_INLINE bool any_below(V x, T most) {
+  const auto below = x < splat(most);
+  bool any = false;
+  for (int i = 0; i < vector_lanes<T>; i++) any |= below[i] != 0;
+  return any;
+}
+#endif
 
 // exp(-x) with x clamped; NaN gives some finite value or NaN, so callers multiply by x or select.
 template <class T>
@@ -90,17 +118,41 @@ ROCPY_INLINE Vec<T> gelu(Vec<T> x) {
   return x < splat(Range<T>::gelu_zero) ? splat(static_cast<T>(-0.0)) : y;
 }
 
+// sigmoid(x) as 1 / (1 + growth), where growth is e^-x. Far to the left that leaves the numbers before its inverse
+// does: there both sides of the quotient are smaller by a power of two, and the 1 is less than half an ulp of growth.
+// Below sigmoid_zero x sigmoid(x) is 0. NaN gives some growth.
+template <class T>
+struct Sigmoid {
+  using U = typename Vector<T>::U;
+  U shift;
+  Vec<T> growth;
+  ROCPY_INLINE explicit Sigmoid(Vec<T> x)
+      : shift(cast<U>(x < splat(Range<T>::sigmoid_far)) & (U{} + Range<T>::sigmoid_shift)),
+        growth(scaled(exp_in_range(limit<T>(-x, -Range<T>::exp_limit, -Range<T>::sigmoid_zero)))) {}
+  ROCPY_INLINE Vec<T> scaled(Vec<T> x) const { return cast<Vec<T>>(cast<U>(x) - shift); }
+};
+
+// x sigmoid(x), or sigmoid(x) of a factor of 1, where some of x are below -exp_limit: hardly any are. What is 0 is so
+// before the division, which is slow where it gives a subnormal number.
+template <class T>
+__attribute__((noinline)) Vec<T> far_sigmoid(Vec<T> x, Vec<T> factor, T zero) {
+  const Sigmoid<T> s(x);
+  const Vec<T> y = x < splat(Range<T>::sigmoid_zero) ? splat(zero) : s.scaled(factor);
+  return y / (splat(static_cast<T>(1)) + s.growth);
+}
+
 template <class T>
 ROCPY_INLINE Vec<T> sigmoid(Vec<T> x) {
-  Vec<T> y = splat(static_cast<T>(1)) / (splat(static_cast<T>(1)) + exp_of_minus<T>(x));
-  y = x < splat(-Range<T>::exp_limit) ? splat(static_cast<T>(0)) : y;
+  const Vec<T> one = splat(static_cast<T>(1));
+  Vec<T> y = one / (one + exp_of_minus<T>(x));
+  if (any_below(x, -Range<T>::exp_limit)) y = far_sigmoid<T>(x, one, static_cast<T>(0));
   return x == x ? y : x;
 }
 
 template <class T>
 ROCPY_INLINE Vec<T> silu(Vec<T> x) {
-  Vec<T> y = x / (splat(static_cast<T>(1)) + exp_of_minus<T>(x));
-  return x < splat(-Range<T>::exp_limit) ? splat(static_cast<T>(-0.0)) : y;
+  if (any_below(x, -Range<T>::exp_limit)) return far_sigmoid<T>(x, x, static_cast<T>(-0.0));
+  return x / (splat(static_cast<T>(1)) + exp_of_minus<T>(x));
 }
 
 // The derivative of gelu: s + x s (1 - s) (2u)', where s (1 - s) = e / (1 + e)^2. Beyond the clamp it is 1 or 0.
