@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy._operand import TorchLayerRequired, describe, shares_memory
+from rocpy._operand import describe, shares_memory
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
@@ -290,15 +290,22 @@ def check_inputs(inputs: Mapping[str, Any]) -> None:
 
     A tensor that must be recorded, or that none but torch's dispatcher can read, is handed over to the layer for torch.
     """
-    torch = sys.modules.get("torch")
     for name, value in inputs.items():
-        if torch is not None and isinstance(value, torch.Tensor):
-            from rocpy._producers.torch_tensors import route
-
-            if route(value, value) != 1:
-                raise TorchLayerRequired(
-                    f"epilogue_inputs[{name!r}]: a tensor that requires a gradient or that a transform, a compiler or "
-                    "autocast must see; import rocpy.torch, or pass it detached"
-                )
+        label = f"epilogue_inputs[{name!r}]"
+        if is_negated(value):
+            raise InvalidOperandError(
+                f"{label}: a view with a sign that torch has not applied; pass its .resolve_neg()"
+            )
         if type(value) is not np.ndarray and not isinstance(value, np.generic) and hasattr(value, "dtype"):
-            describe(as_bytes(value), f"epilogue_inputs[{name!r}]")
+            describe(as_bytes(value), label)
+
+
+def resolved(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs with the signs applied that torch keeps apart from a tensor's memory."""
+    return {name: value.resolve_neg() if is_negated(value) else value for name, value in inputs.items()}
+
+
+def is_negated(value: Any) -> bool:
+    """Whether a plain tensor has a sign that torch has not applied to its memory."""
+    torch = sys.modules.get("torch")
+    return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_neg()

@@ -86,6 +86,7 @@ def executable_of(ProductCall call not None, tuning):
     cdef bint known = describe_inputs(&words, rest, <dict>call.inputs, &plain)
     # The memory of numbers and plain arrays can be used.
     if not plain:
+        call.inputs = _custom.resolved(call.inputs)
         _custom.check_inputs(call.inputs)
     known = known and describe(&words, rest, call, tuning)
     cdef str text = <str>facts[2]
