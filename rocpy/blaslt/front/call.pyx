@@ -71,7 +71,7 @@ cdef object product(Arguments *call, bint launches):
     cdef CachedCall *cached
     cdef StreamUse use
     cdef int64_t tuning
-    cdef object aux, bounds, _weight, _prepared  # what the arguments borrow from this function
+    cdef object aux, _weight, _prepared, _bounds  # what the arguments borrow from this function
     cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
@@ -104,11 +104,8 @@ cdef object product(Arguments *call, bint launches):
         check_copies(
             (a, b, <object>call.c, <object>call.bias, <object>call.aux), &operands, scales, launch.completion, <object>call.options)
 
-    if <object>call.clamp is not None:
-        bounds = _settings.clamp_bounds(<object>call.clamp)
-        call.clamp = <PyObject *>bounds
     tuning = tuning_word()
-    fill_key(&key, call, &launch, scales, tuning)
+    _bounds = fill_key(&key, call, &launch, scales, tuning)
     if key.fits():
         planned = plan_cache().find(key)
     if planned.get() == NULL:
@@ -190,9 +187,10 @@ cdef inline tuple arrays_of(const Arguments *call):
     return (<object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
 
 
-cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except -1:
-    """Write down everything that decides a plan."""
+cdef inline object fill_key(PlanKey *key, Arguments *call, const Launch *launch, Scales scales, int64_t tuning):
+    """Write down everything that decides a plan. From then on the bounds of a clamp are floats; returns what owns them."""
     cdef PlanSettings settings
+    cdef tuple bounds = None
     settings.epilogue, settings.dtype = call.row, dtype_code(<object>call.dtype)
     if <object>call.compute is not None:
         settings.compute = _settings.compute_code(<object>call.compute)
@@ -201,7 +199,9 @@ cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *laun
     key.add(tuning)
     key.add(launch.device)
     if <object>call.clamp is not None:
-        for bound in <tuple>call.clamp:
+        bounds = _settings.clamp_bounds(<object>call.clamp)
+        call.clamp = <PyObject *>bounds
+        for bound in bounds:
             key.add_number(bound)
     if <object>call.options is not None or _ACTIVE:
         options = _options.resolve_options(<object>call.options)
@@ -213,7 +213,7 @@ cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *laun
     if <object>call.algorithm is not None:
         for word in _algorithms.key_words(<object>call.algorithm, launch.device):
             key.add(word)
-    return 0
+    return bounds
 
 
 cdef object problem_of_call(const Arguments *call, const Launch *launch, Scales scales):
