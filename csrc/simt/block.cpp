@@ -138,6 +138,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   main_.switch_to(current_->context);
   running = outer;
   if (!error_) error_ = std::move(pending_);
+  if (!allocated_.empty()) abandon_allocations();
   return std::move(error_);
 }
 
@@ -431,7 +432,7 @@ void BlockRunner::fail(Fault fault, const rocpy_simt_state *state, std::string d
 }
 
 void BlockRunner::drop_fibers() {
-  // The other fibers are dropped where they stand: arrays that their threads have allocated are lost.
+  // The other fibers are dropped where they stand: what their threads have allocated goes with the error.
   leave(nullptr, true);
   __builtin_unreachable();
 }

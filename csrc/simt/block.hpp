@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "context.hpp"
@@ -121,6 +122,8 @@ class BlockRunner {
   void *dynamic_shared() { return arena_; }
   void access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
   void stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes);
+  void own(void *memory, void (*release)(void *));
+  void disown(void *memory) { allocated_.erase(memory); }
   void note_poison() { poisoned_ = true; }
   [[noreturn]] void divided_by_zero(rocpy_simt_state *state) { fail(Fault::division, state, ""); }
   [[noreturn]] void raise(rocpy_simt_state *state, int32_t code, const void *information);
@@ -149,6 +152,7 @@ class BlockRunner {
   void leave_waiting(Group &group);
   void start_thread(Fiber &fiber);
   void finish_thread(Fiber &fiber);
+  void abandon_allocations();
   void describe_launch(rocpy_simt_state &state) const;
   void add_fiber();
   Fiber *fresh_fiber();
@@ -213,6 +217,7 @@ class BlockRunner {
 
   uint64_t random_state_ = 0;
   uint64_t switches_ = 0;
+  std::unordered_map<void *, void (*)(void *)> allocated_;  // by the kernel's threads, with what frees it
   std::unique_ptr<Error> error_;
   std::unique_ptr<Error> pending_;  // what is reported if nothing worse is found
   std::unique_ptr<Error> warning_;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace rocpy::simt {
 
@@ -24,6 +26,16 @@ enum class Fault {
   unsupported     // a group that the block does not have
 };
 
+// Memory of threads that have ended where they waited, with what frees each.
+struct Abandoned {
+  Abandoned() = default;
+  Abandoned(const Abandoned &) = delete;
+  Abandoned &operator=(const Abandoned &) = delete;
+  ~Abandoned();
+
+  std::vector<std::pair<void *, void (*)(void *)>> allocations;
+};
+
 struct Error {
   Fault fault = Fault::exception;
   int64_t block_rank = 0;  // the lowest of those that failed is kept
@@ -37,6 +49,7 @@ struct Error {
   std::string detail;
   int32_t code = 0;                   // of the exception, Numba's
   const void *information = nullptr;  // of the exception, Numba's
+  Abandoned abandoned;
 };
 
 // Takes what rocpy_simt_launch gave.

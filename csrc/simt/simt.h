@@ -109,6 +109,10 @@ void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bit
 /* Debug mode: an integer is divided by zero. Does not return. */
 void rocpy_simt_divided_by_zero(rocpy_simt_state *state);
 
+/* A thread has allocated memory, which the function frees if the block fails; it has freed it. */
+void rocpy_kernel_allocated(void *memory, void (*release)(void *));
+void rocpy_kernel_freed(void *memory);
+
 /* The thread ended by an exception. Does not return. */
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information);
 

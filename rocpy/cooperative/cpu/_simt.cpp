@@ -81,6 +81,9 @@ py::dict take_error(uintptr_t address) {
     if (information.dynamic > 0) {
       result["values"] = py::reinterpret_steal<py::object>(information.unpack(information.arguments));
       if (!result["values"].ptr()) throw py::error_already_set();
+      for (const py::handle value : result["values"]) {  // an array among them is in use
+        if (py::hasattr(value, "__array_interface__")) error->abandoned.allocations.clear();
+      }
     }
   }
   return result;
@@ -112,6 +115,8 @@ py::dict symbols() {
   add("rocpy_simt_poisoned", &rocpy_simt_poisoned);
   add("rocpy_simt_divided_by_zero", &rocpy_simt_divided_by_zero);
   add("rocpy_simt_raise", &rocpy_simt_raise);
+  add("rocpy_kernel_allocated", &rocpy_kernel_allocated);
+  add("rocpy_kernel_freed", &rocpy_kernel_freed);
   return result;
 }
 

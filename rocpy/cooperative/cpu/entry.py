@@ -46,6 +46,7 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         _write_no_debugging(written)
     module = llvm.parse_assembly(cgutils.normalize_ir_text(str(written)))
     module.link_in(result.library._get_module_for_linking(), preserve=True)
+    module = _told_of_allocations(module)
     for each in [*module.functions, *module.global_variables]:
         own = each.name == name or each.name.startswith(_ENVIRONMENT)
         if not each.is_declaration and not own:
@@ -72,6 +73,35 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
     )
     written = result.metadata[WRITTEN].written
     return Compiled(name, code, form, undefined_symbols(code), _stack_bytes(module), written, environments)
+
+
+# Of Numba's runtime: what arrays lie in, and what frees it.
+_ALLOCATE, _FREE = "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor"
+_TELLING = f"""
+define internal ptr @rocpy_allocate(i64 %bytes, i32 %align) {{
+  %memory = call ptr @{_ALLOCATE}(i64 %bytes, i32 %align)
+  call void @rocpy_kernel_allocated(ptr %memory, ptr @{_FREE})
+  ret ptr %memory
+}}
+define internal void @rocpy_free(ptr %memory) {{
+  call void @rocpy_kernel_freed(ptr %memory)
+  call void @{_FREE}(ptr %memory)
+  ret void
+}}
+declare void @rocpy_kernel_allocated(ptr, ptr)
+declare void @rocpy_kernel_freed(ptr)
+"""
+_CALLS = ((f"call ptr @{_ALLOCATE}(", "call ptr @rocpy_allocate("), (f"call void @{_FREE}(", "call void @rocpy_free("))
+
+
+def _told_of_allocations(module: Any) -> Any:
+    """Return a module that tells the runtime of arrays that its functions allocate and free."""
+    text = str(module)
+    if _CALLS[0][0] not in text or f"@{_FREE}(" not in text:
+        return module
+    for old, new in _CALLS:
+        text = text.replace(old, new)
+    return llvm.parse_assembly(text + _TELLING)
 
 
 def _stack_bytes(module: Any) -> int:
