@@ -347,7 +347,7 @@ def test_fake_and_meta_tensors_give_their_kind(torch):
     real = torch.ones(4, 4)
     for ghost in (fake, meta):
         for args in ((real, ghost), (ghost, real)):
-            with pytest.raises((rocpy.InvalidOperandError, AssertionError), match=r"device|fake tensor"):
+            with pytest.raises(rocpy.InvalidOperandError, match=r"device|fake tensor"):
                 rocpy.matmul(*args)
 
 
