@@ -63,7 +63,7 @@ def set_budget_ms(budget_ms: float) -> float:
     return previous
 
 
-def checked_budget(budget_ms: float) -> float:
+def checked_budget(budget_ms: Any) -> float:
     """Return a budget, or refuse it."""
     if isinstance(budget_ms, bool) or not isinstance(budget_ms, numbers.Real) or not budget_ms > 0:
         raise InvalidProblemError(f"budget_ms: got {budget_ms!r}, expected a number of milliseconds above 0")
