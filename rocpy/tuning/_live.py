@@ -65,7 +65,7 @@ def set_budget_ms(budget_ms: float) -> float:
 
 def checked_budget(budget_ms: Any) -> float:
     """Return a budget, or refuse it."""
-    if isinstance(budget_ms, bool) or not isinstance(budget_ms, numbers.Real) or not budget_ms > 0:
+    if isinstance(budget_ms, bool) or not isinstance(budget_ms, numbers.Real) or not float(budget_ms) > 0:
         raise InvalidProblemError(f"budget_ms: got {budget_ms!r}, expected a number of milliseconds above 0")
     return float(budget_ms)
 
