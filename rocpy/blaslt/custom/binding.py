@@ -184,7 +184,9 @@ def whole_form(bound: Bound) -> NativeForm | None:
 
     resolved = bound.resolved
     dtype = resolved.out_types[0]
-    if len(resolved.out_types) != 1 or not resolved.compute or dtype not in RESULT_TYPES.get(bound.problem.a.dtype, ()):
+    if len(resolved.out_types) != 1 or not resolved.computes_as_product:
+        return None
+    if dtype not in RESULT_TYPES.get(bound.problem.a.dtype, ()):
         return None
     return match(resolved.expression, _kinds(bound, dtype), bound.problem.c is None)
 

@@ -62,6 +62,11 @@ class Resolved:
         types_computed = types_computed or {compute_type(self.x_type)}
         return types_computed.pop() if len(types_computed) == 1 and types_computed <= {"float32", "float64"} else ""
 
+    @property
+    def computes_as_product(self) -> bool:
+        """Whether everything is computed in the product's own type; a cast of the result does not show in its type."""
+        return self.compute == ("float64" if self.x_type == "float64" else "float32")
+
     def _is_small(self, index: int) -> bool:
         """Whether a whole number is small: one of any size that is rounded to float32 compares with it as before."""
         node, dtype = self.expression.nodes[index], self.types[index]

@@ -71,8 +71,10 @@ def encode(resolved: Resolved) -> Code:
         If it computes in a type that programs do not, or casts to whole numbers.
     """
     expression = resolved.expression
-    if not resolved.compute:
-        raise UnsupportedError(f"epilogue {expression.name!r}: tile programs compute in one floating-point type")
+    if not resolved.computes_as_product:
+        raise UnsupportedError(
+            f"epilogue {expression.name!r}: tile programs compute in one floating-point type, that of the product"
+        )
     for name, (dtype, _) in resolved.inputs:
         if category(dtype) < 2 and dtype not in _INPUTS:
             raise UnsupportedError(

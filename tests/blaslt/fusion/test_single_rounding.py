@@ -69,3 +69,19 @@ def test_gradients_pass_through_a_cast(torch):
     found.sum().backward()
     assert (found == 1.0078125).all()
     np.testing.assert_array_equal(x.grad, 1.0)
+
+
+CASTS = {
+    "to float32 and back": lambda x: x.astype("float32").astype("float64") - x,
+    "float32 in the middle": lambda x: (x.astype("float32") * 3).astype("float64"),
+    "float64 in the middle": lambda x: (x.astype("float64") + 1e-9 - x).astype("float32"),
+    "compared as float32": lambda x: np.where(x.astype("float32") > x, x, -x),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("casts", CASTS)
+def test_each_cast_rounds_and_what_is_between_is_computed_in_its_type(casts, dtype):
+    x = np.linspace(0.1, 3.7, 21, dtype=dtype).reshape(3, 7)
+    found = rocpy.matmul(x, np.eye(7, dtype=dtype), epilogue=rocpy.epilogue(CASTS[casts]))
+    np.testing.assert_array_equal(found, CASTS[casts](x))

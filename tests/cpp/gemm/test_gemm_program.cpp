@@ -190,6 +190,38 @@ void operands(Type type, int number, int64_t m, int64_t n, bool turned, int64_t 
   }
 }
 
+// A step may round float64 to float32, and the steps after it take that.
+void narrowed() {
+  Case c;
+  c.m = 5;
+  c.n = 37;
+  c.k = 9;
+  c.a = c.b = c.d = Type::f64;
+  Operands o(c);
+  Buffer whole;
+  whole.make(Type::f64, 1, c.m, c.n, 0, 0);
+  Builder b;
+  const int value = b.value(), narrow = b.step(ROCPY_EXT_OP_ROUND, value, 0, 0, HIP_R_32F);
+  b.output(value, HIP_R_64F, whole.data(), whole.row_stride, 1, whole.batch_stride);
+  require(!b.finish(b.step(ROCPY_EXT_OP_SUB, narrow, value)), "a program that rounds is taken");
+  o.problem.program = &b.bound;
+  Candidate ranked[64];
+  const int count = rank(o.problem, SIZE_MAX, 64, ranked);
+  for (int at = 0; at < count; at++) {
+    o.restore();
+    Workspace workspace(ranked[at].workspace_bytes);
+    require(run(ranked[at].id, o.problem, workspace.start, workspace.size), "a program that rounds runs");
+    for (int64_t i = 0; i < c.m; i++) {
+      for (int64_t j = 0; j < c.n; j++) {
+        const double wide = whole.get(0, i, j);
+        volatile float near = static_cast<float>(wide);
+        checks++;
+        if (o.d.get(0, i, j) != near - wide) return fail("a step that rounds", c, ranked[at].id);
+      }
+    }
+  }
+}
+
 // Two neighbouring columns make one: first * silu(second), as a gated layer has it.
 void pairs(int64_t m, int64_t n, Type type, bool packed, bool aux) {
   Case c;
@@ -359,6 +391,7 @@ void all() {
     pairs(70, 1, type, false, true);
   }
   long_programs();
+  narrowed();
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ constexpr int vector_bytes = 16, vector_registers = 16;
 
 typedef float VecF __attribute__((vector_size(vector_bytes)));
 typedef double VecD __attribute__((vector_size(vector_bytes)));
+typedef float VecHalfF __attribute__((vector_size(vector_bytes / 2)));  // as many as there are doubles
 typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
 typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
 typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
