@@ -139,8 +139,8 @@ def wrong_algorithms(scope: str, products: str) -> frozenset[tuple[int, str]]:
     if not rows:
         return frozenset()
     prefix = products + _ALGORITHM
-    found = {algorithm_of(row) for row, one in rows.items() if row.startswith(prefix) and not one.passed}
-    return frozenset(algorithm for algorithm in found if algorithm is not None)
+    wrong = {algorithm_of(row) for row, one in rows.items() if row.startswith(prefix) and not one.passed}
+    return frozenset(algorithm for algorithm in wrong if algorithm is not None)
 
 
 def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:

@@ -265,8 +265,8 @@ def _wait_for(stream: Any, name: str) -> None:
     """What was queued before comes first; the kernel itself is done when the launch returns."""
     if isinstance(stream, StreamHandle) and is_captured(stream):
         raise UnsupportedError(
-            f"kernel {name}: its stream is being captured into a graph, and on arrays in CPU memory it runs at once, which "
-            "a graph cannot contain; launch it before or after the capture"
+            f"kernel {name}: its stream is being captured into a graph, and on arrays in CPU memory it runs at once, "
+            "which a graph cannot contain; launch it before or after the capture"
         )
     synchronize = getattr(stream, "synchronize", None)
     if synchronize is None:
