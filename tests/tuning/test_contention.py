@@ -2,17 +2,12 @@
 """A tuning database that another process locks, damages or forbids to write costs one warning, and no product."""
 
 import fcntl
-import os
 import sqlite3
-import threading
-import time
-import warnings
 
 import numpy as np
 import pytest
 
 import rocpy
-from rocpy._locks import file_lock
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import RocpyWarning
 from rocpy.tuning import Database, Record, _files, database
@@ -74,68 +69,79 @@ def test_who_holds_the_file_is_waited_for_once(kind, tmp_path, monkeypatch):
     assert mine.file_of("{}", "4") == path
 
 
-def test_a_forked_child_keeps_no_lock(tmp_path):
-    path = tmp_path / "x.lock"
-    read, write = os.pipe()
-    held, forked = threading.Event(), threading.Event()
+# In a process without other packages' threads, of which Python and they warn at a fork.
+HELD_WHILE_FORKED = """
+import os, threading
+from rocpy._locks import file_lock
+read, write = os.pipe()
+held, forked = threading.Event(), threading.Event()
 
-    def hold():
-        with file_lock(path, 1.0):
-            held.set()
-            forked.wait(30)
+def hold():
+    with file_lock(path, 1.0):
+        held.set()
+        forked.wait(30)
 
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(30)
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait(30)
+child = os.fork()
+if not child:
+    os.close(write)
+    os.read(read, 1)  # until the parent closes its end
+    os._exit(0)
+os.close(read)
+forked.set()
+holder.join()
+try:
+    with file_lock(path, 0.0):
+        print("free")
+finally:
+    os.close(write)
+    os.waitpid(child, 0)
+"""
+FORKED_WHILE_STORING = """
+import os, threading, time, warnings
+from rocpy.tuning import Database, Record, _files
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of any fork in a process with threads
+stop = threading.Event()
+
+def record(number):
+    return Record("{}", str(number), "{}", "k", 1, 0, 80.0, 0.1, 100.0, 1.0)
+
+def work():
+    mine = Database(path)
+    for number in range(10**6):
+        mine.store(record(number))
+        if stop.is_set():
+            return
+
+writer = threading.Thread(target=work)
+writer.start()
+read, write = os.pipe()
+children = []
+for number in range(12):
+    time.sleep(0.003 + number * 1e-4)
     child = os.fork()
     if not child:
         os.close(write)
-        os.read(read, 1)  # until the parent closes its end
+        os.read(read, 1)
         os._exit(0)
-    os.close(read)
-    forked.set()
-    holder.join()
-    try:
-        with file_lock(path, 0.0):
-            pass
-    finally:
-        os.close(write)
-        os.waitpid(child, 0)
+    children.append(child)
+stop.set()
+writer.join()
+warnings.simplefilter("error")
+_files.BUSY_S = 0.05
+Database(path).store(record(-1))
+os.close(write)
+for child in children:
+    os.waitpid(child, 0)
+print("free")
+"""
 
 
-def test_forks_at_any_moment_of_a_store_stop_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "BUSY_S", 10.0)
-    path = tmp_path / "d.sqlite3"
-    stop = threading.Event()
-
-    def work():
-        mine = Database(path)
-        for number in range(10**6):
-            mine.store(record(number))
-            if stop.is_set():
-                return
-
-    writer = threading.Thread(target=work)
-    writer.start()
-    read, write = os.pipe()
-    children = []
-    for number in range(12):
-        time.sleep(0.003 + number * 1e-4)
-        child = os.fork()
-        if not child:
-            os.close(write)
-            os.read(read, 1)
-            os._exit(0)
-        children.append(child)
-    stop.set()
-    writer.join()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        monkeypatch.setattr(_files, "BUSY_S", 0.05)
-        Database(path).store(record(-1))
-    os.close(write)
-    for child in children:
-        os.waitpid(child, 0)
+@pytest.mark.parametrize("program", [HELD_WHILE_FORKED, FORKED_WHILE_STORING], ids=["held", "stores"])
+def test_a_forked_child_keeps_no_lock(program, tmp_path, run_python):
+    assert run_python(f"path = {str(tmp_path / 'file')!r}\n{program}").stdout == "free\n"
 
 
 def damaged(tmp_path, where, shift, byte):
