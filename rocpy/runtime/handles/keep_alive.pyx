@@ -14,9 +14,12 @@ import gc
 import os
 from collections import deque
 
+cimport cython
+from cpython.ref cimport Py_INCREF
+from libcpp.vector cimport vector
+
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
-from cpython.ref cimport Py_INCREF
 
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
@@ -37,18 +40,27 @@ cdef dict held_by_stream = {}
 cdef dict spare_events = {}
 # What must not be freed while a stream is captured.
 cdef list held_by_captures = []
-# By device: how many collectives may wait for other ranks, how many threads free memory, and memory to be freed later.
-cdef dict remote_waits = {}
-cdef dict being_freed = {}
+# By device: how many collectives may wait for other ranks, and how many threads free memory. A child has neither of its parent's.
+cdef vector[int] remote_waits
+cdef vector[int] being_freed
+# By device: memory to be freed later.
 cdef dict unfreed = {}
 
 
+cdef inline int prepare_counts(int device) except -1:
+    if <size_t>device >= remote_waits.size():
+        remote_waits.resize(device + 1)
+        being_freed.resize(device + 1)
+    return 0
+
+
+@cython.freelist(16)
 cdef class RemoteWait:
     """A collective of a device that may wait for other ranks: from before it is queued until it has ended."""
 
     def __cinit__(self, int device):
         self.device, self.forks = device, _device.forks
-        remote_waits[device] = remote_waits.get(device, 0) + 1
+        remote_waits[device] += 1
 
     def __dealloc__(self):
         if self.forks == _device.forks:
@@ -56,11 +68,12 @@ cdef class RemoteWait:
 
 
 cdef RemoteWait begin_remote_wait(int device):
+    prepare_counts(device)
     # Who frees memory has found no collective to wait for, and is to wait for none that comes later.
-    while being_freed.get(device):
+    while being_freed[device]:
         with nogil:
             sched_yield()
-    return RemoteWait(device)
+    return RemoteWait.__new__(RemoteWait, device)
 
 
 cdef int free_later(int device, object owner) except -1:
@@ -69,14 +82,16 @@ cdef int free_later(int device, object owner) except -1:
 
 
 cdef bint begin_free(int device) except -1:
-    if remote_waits.get(device):
+    prepare_counts(device)
+    if remote_waits[device]:
         return False
-    being_freed[device] = being_freed.get(device, 0) + 1
+    being_freed[device] += 1
     return True
 
 
 cdef int end_free(int device) except -1:
-    being_freed[device] -= 1
+    prepare_counts(device)
+    being_freed[device] -= being_freed[device] > 0
     return 0
 
 
@@ -143,7 +158,8 @@ cdef int release_finished() except -1:
         release_held()
     if unfreed:
         for device in list(unfreed):
-            if not remote_waits.get(device):
+            prepare_counts(device)
+            if not remote_waits[device]:
                 unfreed.pop(device, None)  # each frees itself
     return 0
 
