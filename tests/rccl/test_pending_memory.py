@@ -38,15 +38,6 @@ def in_time(comms, body):
     return outcome[0]
 
 
-@pytest.fixture
-def comms():
-    """Two ranks of this process, of which the second does nothing."""
-    made = rccl.Communicator.init_all(2, timeout_s=SECONDS)
-    yield made
-    for comm in made:
-        comm.abort()
-
-
 def buffers():
     return [rocpy.Buffer(4, "float32", device=index) for index in range(2)]
 

@@ -8,10 +8,8 @@ import pytest
 import rocpy
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import selftest_record as _selftest_record
-from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import UnsupportedError
 from rocpy.testing import run_selftest, select
-from rocpy.tuning import Database, database
 from rocpy.tuning._retrial import Retrial
 
 LARGE = np.array([[3e38, 3e38, -3e38, -3e38]] * 4, np.float32)
@@ -24,12 +22,7 @@ EPILOGUES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def memory_only(monkeypatch, fresh_plan_cache):
-    monkeypatch.setattr(database, "_current", Database([]))
-    _tuning_state.changed()
-    yield
-    _tuning_state.changed()
+pytestmark = pytest.mark.usefixtures("memory_only")
 
 
 def arguments_of(epilogue):

@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.selection import tuning_state as _tuning_state
-from rocpy.tuning import Database, database
 
-
-@pytest.fixture(autouse=True)
-def memory_only(monkeypatch, fresh_plan_cache):
-    monkeypatch.setattr(database, "_current", Database([]))
-    _tuning_state.changed()
-    yield
-    _tuning_state.changed()
+pytestmark = pytest.mark.usefixtures("memory_only")
 
 
 def by_argument(*operands, **more):

@@ -92,9 +92,6 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
         if name is not None:
             return matmul(x, packed, epilogue=name, bias=bias)
         return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))
-    except InvalidProblemError:
-        check_layer_input(x, weight)
-        raise
-    except UnsupportedError:
-        check_layer_input(x, weight, activation.name)
+    except (InvalidProblemError, UnsupportedError) as error:
+        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
         raise

@@ -143,11 +143,8 @@ def linear_forward(
             d = matmul(x, weight.mT, epilogue=name, bias=bias)
             return (d[0], next(iter(d[1].values()))) if keep else (d, None)
         d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
-    except InvalidProblemError:
-        check_layer_input(x, weight)
-        raise
-    except UnsupportedError:
-        check_layer_input(x, weight, activation.name)
+    except (InvalidProblemError, UnsupportedError) as error:
+        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
         raise
     return _activated(d, activation, keep)
 

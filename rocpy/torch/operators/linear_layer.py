@@ -42,11 +42,8 @@ def linear_result(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Ac
     try:
         check_product(x, right, None, bias, None, name, _PLAIN)
         dtype = result_dtype(x, weight, None)
-    except InvalidProblemError:
-        check_layer_input(x, weight)
-        raise
-    except UnsupportedError:
-        check_layer_input(x, weight, activation.name)
+    except (InvalidProblemError, UnsupportedError) as error:
+        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
         raise
     return x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=dtype)
 
