@@ -4,6 +4,7 @@
 import gc
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -164,6 +165,27 @@ def test_a_result_is_on_the_device_of_its_operand():
         return comm.all_reduce(rocpy.Buffer(4, "float32", device=comm.rank)).device_index
 
     assert good(on_threads(2, body)) == [0, 1]
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_memory_is_freed_later_while_a_collective_is_pending(comms, in_group):
+    x, other = buffers()[0], rocpy.Buffer(4, "float32", device=0)
+    with rccl.group() if in_group else nullcontext():
+        work = comms[0].all_reduce(x, block=False)
+    assert in_time(comms, other.close) is None
+    del work
+
+
+def test_a_first_look_at_the_libraries_while_a_collective_is_pending(run_python):
+    program = """
+        import rocpy
+        comm, other = rocpy.rccl.Communicator.init_all(2, timeout_s=1)
+        work = comm.all_reduce(rocpy.Buffer(4, "float32", device=0), block=False)
+        print(sorted(rocpy.platform.current().libraries)[:2])
+        comm.abort()
+        other.abort()
+    """
+    assert run_python(program, timeout_s=20).stdout.strip() == "['hip', 'hipblaslt']"
 
 
 @pytest.mark.parametrize("make", [lambda comm: rocpy.Buffer(4), lambda comm: comm.empty(4)])

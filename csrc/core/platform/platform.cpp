@@ -319,11 +319,11 @@ void probe_versions() {
   if (!loaded() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
   if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < least_free_bytes) return;
   CaptureRelaxed relaxed;
-  hipblasLtHandle_t handle = nullptr;
+  // Never destroyed: that would wait for the device, on which a collective may wait for other ranks.
+  static hipblasLtHandle_t handle = nullptr;
   if (table.hipblasLtCreate(&handle) != HIPBLAS_STATUS_SUCCESS) return;
   int version = 0;
   if (table.hipblasLtGetVersion(handle, &version) == HIPBLAS_STATUS_SUCCESS) fact.version = version;
-  table.hipblasLtDestroy(handle);
 }
 
 void *find_symbol(Library library, const char *symbol) {

@@ -76,12 +76,16 @@ cdef class Call:
 
 # Give the call to its stream, or to the group that is open. Gives RCCL's code.
 cdef int issue(Call call) noexcept nogil
-# What a call that RCCL took has come to, on the thread's current device: 0, RCCL's code, or NOT_DONE. Calls of an open group are not done.
+# What the launch of a call that RCCL took has come to: 0 once its stream has it, RCCL's code, or NOT_DONE.
+cdef int state_of(Call call) noexcept nogil
+# What a call that its stream has came to, on the thread's current device: 0, RCCL's code, NOT_DONE, or STREAM_FAILED, which a captured
+# stream seems to have.
 cdef int outcome_of(Call call) noexcept nogil
-# 0: done. Else the code that it ended with; NOT_DONE where neither came within the time.
-cdef int wait_for(Call call, object deadline) except? -1
-cdef int NOT_DONE
-cdef int type_of(int hip_type)
+ctypedef int (*Look)(Call) noexcept nogil
+# Look until it is done, or failed; NOT_DONE where neither came within the time.
+cdef int wait_for(Call call, Look look, object deadline) except? -1
+cdef int NOT_DONE, STREAM_FAILED
+cdef int type_of(int hip_type) noexcept
 # Refuse a stream of another device.
 cdef int check_stream(Call call, int rank) except -1
 # Have calls that wait in the main thread hear Ctrl-C, and raise what a signal's handler raised meanwhile.

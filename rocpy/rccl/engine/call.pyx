@@ -5,7 +5,8 @@ import threading
 from time import monotonic, sleep
 
 cimport abi
-from abi cimport hipStream_t, ncclComm_t, ncclResult_t
+from abi cimport ncclComm_t, ncclResult_t
+from libcpp.vector cimport vector
 
 from rocpy._core import has
 from rocpy._operand import array_types
@@ -27,18 +28,22 @@ cdef extern from "Python.h":
     void* PyErr_Occurred()
 
 cdef int NOT_DONE = -2
+cdef int STREAM_FAILED = -3
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv",
          "all_to_all_v", "put_signal", "signal", "wait_signal", "split", "grow", "window", "barrier")
 
-# hipDataType -> ncclDataType_t.
-cdef dict types = {hip: nccl for hip, *_, nccl in array_types().values() if nccl >= 0}
+# ncclDataType_t by hipDataType; -1: RCCL has none.
+cdef vector[int] types
+for hip, *_, nccl in array_types().values():
+    if hip >= types.size():
+        types.resize(hip + 1, -1)
+    types[hip] = nccl
 
 
-cdef int type_of(int hip_type):
-    number = types.get(hip_type)
-    return -1 if number is None else number
+cdef int type_of(int hip_type) noexcept:
+    return types[hip_type] if 0 <= <size_t>hip_type < types.size() else -1
 
 
 cdef int check_stream(Call call, int rank) except -1:
@@ -97,26 +102,23 @@ cdef int issue_all_to_all_v(Call call) noexcept nogil:
     )
 
 
-cdef int state_of(ncclComm_t comm) noexcept nogil:
+cdef int state_of(Call call) noexcept nogil:
     cdef ncclResult_t state = abi.ncclSuccess
-    cdef ncclResult_t answer = abi.slot_ncclCommGetAsyncError(comm, &state)
-    return <int>answer if answer != abi.ncclSuccess else <int>state
+    cdef ncclResult_t answer = abi.slot_ncclCommGetAsyncError(call.comm, &state)
+    if answer != abi.ncclSuccess:
+        return <int>answer
+    return NOT_DONE if state == abi.ncclInProgress else <int>state
 
 
 cdef int outcome_of(Call call) noexcept nogil:
-    cdef int state = state_of(call.comm), query
-    if state == <int>abi.ncclInProgress:
-        return NOT_DONE
-    if state != <int>abi.ncclSuccess:
-        return state
-    query = <int>abi.slot_hipStreamQuery(call.stream)
-    if query == 0:
-        # The operation's last deed before the stream went idle may have been to fail.
-        state = state_of(call.comm)
-        return NOT_DONE if state == <int>abi.ncclInProgress else state
+    # In this order: the operation's last deed before the stream went idle may have been to fail.
+    cdef int query = <int>abi.slot_hipStreamQuery(call.stream)
+    cdef int state = state_of(call)
     if query == NOT_READY:
         abi.slot_hipGetLastError()
-    return NOT_DONE
+    if state != 0 or query == 0:
+        return state
+    return NOT_DONE if query == NOT_READY else STREAM_FAILED
 
 
 cdef double now() noexcept nogil:
@@ -138,35 +140,27 @@ def count_group(int change):
     open_groups += change
 
 
-cdef int wait_for(Call call, object deadline) except? -1:
+cdef int wait_for(Call call, Look look, object deadline) except? -1:
     """Poll the call's stream and its communicator: neither has a wait that ends."""
-    cdef int turn = 0, previous, state, query
+    cdef int turn = 0, previous, outcome
     cdef timespec nap
-    cdef hipStream_t stream = call.stream
-    cdef ncclComm_t comm = call.comm
     nap.tv_sec = 0
     previous = _device.enter(call.device)
     try:
         while True:
             with nogil:
-                state = state_of(comm)
-                query = <int>abi.slot_hipStreamQuery(stream)
-                if query == NOT_READY:
-                    abi.slot_hipGetLastError()
-                    if state == <int>abi.ncclSuccess or state == <int>abi.ncclInProgress:
-                        turn += 1
-                        if turn < 50:
-                            sched_yield()
-                        else:
-                            nap.tv_nsec = 20000 if turn < 500 else 500000
-                            nanosleep(&nap, NULL)
-            if state != <int>abi.ncclSuccess and state != <int>abi.ncclInProgress:
-                return state
-            if query == 0 and state == <int>abi.ncclSuccess:
-                # The operation's last deed before the stream went idle may have been to fail.
-                return state_of(comm)
-            if query != 0 and query != NOT_READY:
-                abi.hipStreamQuery(stream)
+                outcome = look(call)
+                if outcome == NOT_DONE:
+                    turn += 1
+                    if turn < 50:
+                        sched_yield()
+                    else:
+                        nap.tv_nsec = 20000 if turn < 500 else 500000
+                        nanosleep(&nap, NULL)
+            if outcome == STREAM_FAILED:
+                abi.hipStreamQuery(call.stream)
+            elif outcome != NOT_DONE:
+                return outcome
             if turn % 50 == 0:
                 PyErr_CheckSignals()
                 if deadline is not None and monotonic() > deadline:

@@ -44,6 +44,9 @@ class Caller(Protocol):
     def launch_group_call(self, call: Call, seconds: float) -> None:
         """Give a call to RCCL, between ncclGroupStart and ncclGroupEnd."""
 
+    def finish_group_launch(self, call: Call) -> None:
+        """Wait until its stream has a call, after ncclGroupEnd."""
+
     def hold_call(self, call: Call) -> bool:
         """Keep what the call uses; return whether it must be waited for."""
 

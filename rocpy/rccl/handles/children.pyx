@@ -6,6 +6,7 @@ from time import monotonic
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
 from rocpy.rccl.model.arguments import unique_id_bytes
+from rocpy.rccl.handles.joining import finish_init
 from rocpy.rccl.model.failures import error_of, timeout_error
 
 cimport abi
@@ -194,7 +195,7 @@ def finish_child(Handle self not None, Handle child not None, timeout_s, op):
         return False
     child.adopt()
     child.timeout_s = self.timeout_s
-    child.finish_init(deadline, seconds, op, seq)
+    finish_init(child, deadline, seconds, op, seq)
     abi.ncclCommCount(child.comm, &value)
     child.nranks = value
     abi.ncclCommUserRank(child.comm, &value)

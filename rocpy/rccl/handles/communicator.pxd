@@ -41,6 +41,7 @@ cdef class Handle:
     cdef object give(self, Call call, bint block)
     # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
+    cdef int await_launch(self, Call call) except -100
     cdef object await_end(self, Call call, double seconds)
     cdef object failure(self, int code, Call call)
     cdef object mark(self, Call call)

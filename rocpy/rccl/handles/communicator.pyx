@@ -7,25 +7,24 @@ from time import monotonic
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
 from rocpy._messages.suggestions import did_you_mean
-from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
 from rocpy.rccl.engine.library import awaited_elsewhere, handles
 from rocpy.rccl.engine.staging import stage_collective
-from rocpy.rccl.model.arguments import check_seconds, rank_and_size, settings_of, unique_id_bytes
+from rocpy.rccl.model.arguments import check_seconds, settings_of
 
 cimport abi
 from libc.stdint cimport uint64_t
-from libc.string cimport memcpy
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, pause, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
-from rocpy.rccl.engine.library cimport apply_settings, device_of_rank, last_text, nonblocking_config, status_text
+from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
+from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
@@ -69,38 +68,6 @@ cdef class Handle:
         self.closed = True
         self.records = Records()
 
-    def begin(self, nranks, rank, unique_id, device, timeout_s, name, settings=None, bint grows=False):
-        """Start joining; `finish_init` waits until that is done."""
-        cdef abi.ncclUniqueId ident
-        cdef abi.ncclConfig_t config
-        cdef int code, previous, c_nranks, c_rank
-        cdef const unsigned char[:] raw = unique_id_bytes(unique_id)
-        rank, nranks = rank_and_size(rank, nranks)
-        self.timeout_s = timeout_s
-        self.device_index = device_of_rank(device, nranks, rank)
-        self.c_name = str(name).encode("utf-8", "replace")
-        self.name = str(name)
-        self.nranks, self.rank = nranks, rank
-        c_nranks, c_rank = nranks, rank
-        memcpy(&ident, &raw[0], sizeof(ident))
-        config = nonblocking_config(self.label())
-        self.choose(&config, settings)
-        if grows and not has("ncclCommGrow"):
-            raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which was added in 2.30", library="rccl")
-        previous = _device.enter(self.device_index)
-        try:
-            # Chosen by `index_of`, the platform is loaded: the slot may be called.
-            with nogil:
-                if grows:
-                    code = <int>abi.slot_ncclCommGrow(NULL, c_nranks, &ident, c_rank, &self.comm, &config)
-                else:
-                    code = <int>abi.slot_ncclCommInitRankConfig(&self.comm, c_nranks, ident, c_rank, &config)
-        finally:
-            _device.leave(previous)
-        if code != 0 and code != <int>abi.ncclInProgress:
-            raise error_of(code, op="init", seq=None, rank=rank, text=last_text(NULL))
-        self.adopt()
-
     cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
         """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""
         self.settings = settings_of(settings)
@@ -117,30 +84,6 @@ cdef class Handle:
         self.patience_ns = 0
         listen_for_signals()
         return 0
-
-    def finish_init(self, deadline, seconds, op="init", seq=None):
-        """Wait until the others have joined; gives up and aborts when they do not. Errors name the operation, and its number."""
-        cdef abi.ncclResult_t state = abi.ncclInProgress
-        turn = 0
-        try:
-            # The platform keeps the deadline where it can: all ranks then give the same reason.
-            self.set_patience(max(deadline - monotonic(), 0.001))
-            if self.has_patience:
-                deadline += 0.4
-            while True:
-                self.check()
-                abi.ncclCommGetAsyncError(self.comm, &state)
-                if state == abi.ncclSuccess:
-                    return
-                if state != abi.ncclInProgress:
-                    raise error_of(<int>state, op=op, seq=seq, rank=self.rank, text=last_text(self.comm), status=self.status())
-                if monotonic() > deadline:
-                    raise timeout_error(op, seq, self.rank, seconds, self.status())
-                turn += 1
-                pause(turn)
-        except BaseException:
-            self.abort()
-            raise
 
     cdef int check(self) except -1:
         if self.closed:
@@ -188,7 +131,8 @@ cdef class Handle:
         call.device = self.device_index
         if kind in (reduce, broadcast, gather, scatter, send, recv):
             call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
-        owners = [parse_input(call, x, out, self.rank, &operand_x)]
+        bias_owner = None
+        owner = parse_input(call, x, out, self.rank, &operand_x)
         call.in_cpu_memory = operand_x.device_type == kDLCPU
         # All that may be refused is looked at before a result is allocated.
         if kind in (all_reduce, reduce, reduce_scatter):
@@ -201,12 +145,12 @@ cdef class Handle:
                 f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"
             )
         if bias is not None:
-            owners.append(set_bias(call, bias, &operand_x))
+            bias_owner = set_bias(call, bias, &operand_x)
         stream_of(stream, &operand_x, &call.stream, &call.use)
-        owners.append(set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out))
+        out_owner = set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out)
         if kind == recv:
             written(x, operand_x.provider)
-        call.owners = (x, owners, call.result, op)
+        call.owners = (x, call.result, op, owner, bias_owner, out_owner)
         if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:
@@ -290,8 +234,17 @@ cdef class Handle:
             with nogil:
                 code = issue(call)
                 is_taken = code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage
+            if call.group is not None:
                 if code == 0 or code == <int>abi.ncclInProgress:
-                    code = outcome_of(call)
+                    code = NOT_DONE  # it begins with the group's end
+            else:
+                if code == <int>abi.ncclInProgress:
+                    code = self.await_launch(call)
+                if code == 0:
+                    with nogil:
+                        code = outcome_of(call)
+                    if code == STREAM_FAILED:
+                        code = NOT_DONE  # whoever waits for it is told
         finally:
             _device.leave(previous)
         if code != NOT_DONE:
@@ -302,12 +255,28 @@ cdef class Handle:
             self.records.set_number(call.noted, self.taken)
         return code
 
+    cdef int await_launch(self, Call call) except -100:
+        """Wait until RCCL has given to its stream what it took; gives its code.
+
+        A nonblocking communicator does so in a thread of its own: until then the stream may seem idle, what is queued on it
+        would come before the call, and the communicator refuses others.
+        """
+        cdef int code
+        try:
+            code = wait_for(call, state_of, monotonic() + call.seconds)
+            if code == NOT_DONE:
+                raise timeout_error(call.op_name, call.seq, self.rank, call.seconds, self.status())
+        except BaseException:
+            self.abort()  # the call is not to begin later
+            raise
+        return code
+
     cdef object await_end(self, Call call, double seconds):
         # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
         limit = monotonic() + seconds + (0.4 if call.is_limited else 0.0)
         cdef int code
         try:
-            code = wait_for(call, limit)
+            code = wait_for(call, outcome_of, limit)
         except BaseException:
             self.abort()  # the call is not to write its result later
             raise
@@ -352,6 +321,15 @@ cdef class Handle:
         self.records.note(self.seq, kind, -1, 0, 0, -1)
         return 0
 
+    def finish_group_launch(self, Call call not None):
+        """Wait until a group's call has been given to its stream, after ncclGroupEnd. For `group`."""
+        cdef int code = state_of(call)
+        if code != NOT_DONE:
+            return  # what it came to is told by who waits for it
+        code = self.await_launch(call)
+        if code != 0:
+            raise self.failure(code, call)
+
     def launch_group_call(self, Call call not None, double seconds):
         """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
         self.check()
@@ -368,7 +346,7 @@ cdef class Handle:
     def call_done(self, Call call not None):
         """Whether a call that was launched is done. For `Work`."""
         self.check()
-        code = wait_for(call, 0.0)
+        code = wait_for(call, outcome_of, 0.0)
         if code not in (0, NOT_DONE):
             raise self.failure(code, call)
         return code == 0
@@ -482,9 +460,10 @@ cdef int set_op(Handle self, Call call, object op) except -1:
             raise InvalidArgumentError("op: was created for another dtype than that of x")
         call.op = reduction.number
         return 0
-    if not isinstance(op, str) or op not in OPS:
+    number = OPS.get(op) if isinstance(op, str) else None
+    if number is None:
         raise InvalidArgumentError(
             f"op: got {op!r}, expected one of {', '.join(OPS)}, or the result of premul_sum{did_you_mean(op, OPS)}"
         )
-    call.op = OPS[op]
+    call.op = number
     return 0

@@ -18,6 +18,7 @@ from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, run_step
+from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model import dtypes
 from rocpy.rccl.model.arguments import check_seconds
@@ -134,13 +135,13 @@ class Communicator(Joining, Remote, Family):
             Two ranks use one device, or the rank is already in use.
         """
         communicator = cls()
-        communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config)
+        start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config)
         run_step(Step(communicator, _nothing, communicator._finish_begun, communicator.abort))
         return communicator
 
     def _finish_begun(self) -> None:
         """Wait until the others have joined."""
-        self.finish_init(monotonic() + self.timeout_s, self.timeout_s)
+        finish_init(self, monotonic() + self.timeout_s, self.timeout_s)
         register(self)
 
     from_unique_id = init
@@ -190,13 +191,13 @@ class Communicator(Joining, Remote, Family):
             try:
                 for rank, device in enumerate(chosen):
                     communicators.append(cls())
-                    communicators[-1].begin(len(chosen), rank, unique_id, device, timeout_s, name)
+                    start_init(communicators[-1], len(chosen), rank, unique_id, device, timeout_s, name)
             finally:
                 code, text = library.group_end()
             if code != 0:
                 raise error_of(code, op="init_all", seq=None, rank=None, text=text)
             for communicator in communicators:
-                communicator.finish_init(deadline, timeout_s)
+                finish_init(communicator, deadline, timeout_s)
         except BaseException:
             for communicator in communicators:
                 communicator.abort()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.pending import Step, current_group, run_ends, run_step
 from rocpy.rccl.handles import children
+from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model.arguments import unique_id_bytes
 from rocpy.rccl.public.collectives import Collectives
@@ -205,8 +206,8 @@ class Family(Collectives):
             Ranks are missing: ``waiting_for`` names them.
         """
         communicator = cls()
-        communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config, True)
-        communicator.finish_init(monotonic() + communicator.timeout_s, communicator.timeout_s)
+        start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config, grows=True)
+        finish_init(communicator, monotonic() + communicator.timeout_s, communicator.timeout_s)
         register(communicator)
         return communicator
 

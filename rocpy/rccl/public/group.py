@@ -173,3 +173,10 @@ def _give(pending: PendingGroup) -> None:
     if code != 0:
         first = pending.calls[0].call
         raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)
+    try:
+        for one in pending.calls:
+            one.communicator.finish_group_launch(one.call)
+    except BaseException:  # the others' calls have begun, or are about to: none is to write its result later
+        for one in pending.calls:
+            one.communicator.abort()
+        raise

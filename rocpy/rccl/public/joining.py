@@ -15,6 +15,7 @@ from rocpy.rccl.carriers.communicator import carried_communicator
 from rocpy.rccl.carriers.mpi import MpiCarrier
 from rocpy.rccl.carriers.process_group import TorchCarrier
 from rocpy.rccl.engine import library
+from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model.arguments import check_seconds, rank_and_size
 from rocpy.rccl.public.collectives import Collectives
@@ -98,8 +99,8 @@ class Joining(Collectives):
             try:
                 facts = agreement.facts
                 chosen = _own_device(facts) if options.device is None else options.device
-                communicator.begin(
-                    facts.nranks, facts.rank, agreement.unique_id, chosen, options.timeout_s, options.name
+                start_init(
+                    communicator, facts.nranks, facts.rank, agreement.unique_id, chosen, options.timeout_s, options.name
                 )
                 communicator._enter(deadline, options.timeout_s)
             except BaseException as error:  # noqa: BLE001  (raised below, once the others know)
@@ -130,7 +131,7 @@ class Joining(Collectives):
             report = self.status()
             state = report.get("state", "ready")
             if state == "failed" or monotonic() > deadline:
-                self.finish_init(deadline, timeout_s)
+                finish_init(self, deadline, timeout_s)
             if state != "initializing" or any(
                 row["rank"] == self.rank and row["state"] != "absent" for row in report["ranks"]
             ):
@@ -154,7 +155,7 @@ class Joining(Collectives):
                     rank=agreement.facts.rank,
                 )
             return carrier.make(obstacle)
-        self.finish_init(deadline, max(deadline - monotonic(), 0.001))
+        finish_init(self, deadline, max(deadline - monotonic(), 0.001))
         register(self)
         return self
 

@@ -58,10 +58,6 @@ cdef inline int prepare_counts(int device) except -1:
 cdef class RemoteWait:
     """A collective of a device that may wait for other ranks: from before it is queued until it has ended."""
 
-    def __cinit__(self, int device):
-        self.device, self.forks = device, _device.forks
-        remote_waits[device] += 1
-
     def __dealloc__(self):
         if self.forks == _device.forks:
             remote_waits[self.device] -= 1
@@ -73,7 +69,10 @@ cdef RemoteWait begin_remote_wait(int device):
     while being_freed[device]:
         with nogil:
             sched_yield()
-    return RemoteWait.__new__(RemoteWait, device)
+    cdef RemoteWait wait = RemoteWait.__new__(RemoteWait)
+    wait.device, wait.forks = device, _device.forks
+    remote_waits[device] += 1
+    return wait
 
 
 cdef int free_later(int device, object owner) except -1:

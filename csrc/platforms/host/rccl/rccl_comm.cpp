@@ -114,8 +114,10 @@ std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_
         refuse(ncclInvalidUsage, "the communicator was revoked: others can be made from it, and it can be destroyed");
   } else if (communicator->is_aborting.load()) {
     *code = refuse(ncclInvalidUsage, "the communicator was aborted");
-  } else if (const int state = communicator->state.load(); state == ncclInProgress) {
-    *code = refuse(ncclInvalidUsage, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+  } else if (const int state = communicator->state.load();
+             state == ncclInProgress || (state == ncclSuccess && communicator->is_launching.load())) {
+    *code = refuse(ncclInvalidArgument,
+                   "the communicator is still at its last call: poll ncclCommGetAsyncError until that is over");
   } else if (state != ncclSuccess) {
     *code = refuse(static_cast<ncclResult_t>(state), communicator->failure().text);
   } else if (communicator->is_finalizing.load()) {
@@ -410,6 +412,7 @@ std::vector<int> Communicator::awaited() {
 
 ncclResult_t Communicator::async_error() {
   const int now = state.load();
+  if (now == ncclSuccess && is_launching.load()) return ncclInProgress;
   if (now != ncclSuccess || !is_finalizing.load()) return static_cast<ncclResult_t>(now);
   {
     std::lock_guard<std::mutex> lock(mutex_);

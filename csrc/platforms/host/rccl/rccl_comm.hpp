@@ -87,6 +87,8 @@ class Communicator {
   // ncclInProgress while it is made; then ncclSuccess, or what it failed with.
   std::atomic<int> state{ncclInProgress};
   std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false}, is_suspended{false};
+  // In stress mode, while the thread in the background gives the last call to its stream.
+  std::atomic<bool> is_launching{false};
   std::atomic<uint64_t> patience_ns{UINT64_MAX};
 
   // Of the thread that calls.

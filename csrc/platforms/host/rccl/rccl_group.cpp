@@ -3,8 +3,10 @@
 // is safe.
 #include "rccl_comm.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <thread>
 #include "exports.h"
 
@@ -45,11 +47,14 @@ class OnDevice {
   int before_;
 };
 
+void note_caller(Communicator &communicator) {
+  communicator.segment->caller(communicator.rank).store(thread_id(), std::memory_order_relaxed);
+}
+
 // A thread that calls for several ranks must not wait in one call for what its next call brings.
 bool drives_several(Communicator &communicator) {
   Segment &segment = *communicator.segment;
-  const uint64_t me = thread_id();
-  segment.caller(communicator.rank).store(me, std::memory_order_relaxed);
+  const uint64_t me = segment.caller(communicator.rank).load(std::memory_order_relaxed);
   for (int r = 0; r < communicator.count; ++r) {
     if (r != communicator.rank && segment.caller(r).load(std::memory_order_relaxed) == me) return true;
   }
@@ -90,6 +95,7 @@ ncclResult_t check(Unit &unit) {
       return refuse(ncclInvalidUsage, "the host platform does not capture collectives into graphs");
     }
   }
+  note_caller(communicator);
   return ncclSuccess;
 }
 
@@ -105,10 +111,9 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
     operation.patience_ns = patience == 0 ? UINT64_MAX : patience;
     if (!communicator.is_one_process) locate(communicator, &operation);
   }
-  const bool several = drives_several(communicator);
   const Point last = communicator.last;
   const bool is_free = last.stream == nullptr || is_done(last.stream, last.ticket);
-  if (is_alone && patience != 0 && !several && is_free) {
+  if (is_alone && patience != 0 && is_free && !drives_several(communicator)) {
     if (const uint64_t ticket = begin_inline(stream); ticket != 0) {
       communicator.last = {stream, ticket};
       carry_out(communicator, unit.operations);
@@ -134,6 +139,33 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
   return ncclSuccess;
 }
 
+// As RCCL does always: what nonblocking communicators were told goes to their streams in a thread of its own, later.
+bool launches_later(const Communicator &communicator) { return runtime().is_stressed && !communicator.is_blocking; }
+
+ncclResult_t launch_later(std::vector<Unit> units) {
+  if (units.empty()) return ncclSuccess;
+  while (!units.empty()) {
+    const std::shared_ptr<Communicator> communicator = units.front().communicator;
+    const auto own = std::make_shared<std::vector<Unit>>();
+    const auto others = std::stable_partition(units.begin(), units.end(),
+                                              [&](const Unit &unit) { return unit.communicator == communicator; });
+    std::move(units.begin(), others, std::back_inserter(*own));
+    units.erase(units.begin(), others);
+    const auto give = [own] {
+      for (Unit &unit : *own) launch(unit, false);
+      return ncclSuccess;
+    };
+    communicator->is_launching = true;
+    communicator->background.start([communicator, give] {
+      std::this_thread::sleep_for(chance_delay());
+      const ncclResult_t code = rccl_call(give);
+      if (code != ncclSuccess) communicator->fail({"launch", code, own_last_words(), Kind::none, 0, {}, {}});
+      communicator->is_launching = false;
+    });
+  }
+  return ncclInProgress;
+}
+
 ncclResult_t launch_all(std::vector<Pending> &pending) {
   std::vector<Unit> units;
   for (Pending &one : pending) {
@@ -154,13 +186,18 @@ ncclResult_t launch_all(std::vector<Pending> &pending) {
   }
   ncclResult_t first = ncclSuccess;
   std::string text;
+  std::vector<Unit> later;
   for (Unit &unit : units) {
+    if (launches_later(*unit.communicator)) {
+      later.push_back(std::move(unit));
+      continue;
+    }
     const ncclResult_t result = launch(unit, units.size() == 1);
     if (first != ncclSuccess || result == ncclSuccess) continue;
     first = result;
     text = own_last_words();
   }
-  return first == ncclSuccess ? first : refuse(first, text);
+  return first == ncclSuccess ? launch_later(std::move(later)) : refuse(first, text);
 }
 
 ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
@@ -229,7 +266,9 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
   Unit unit{communicator, stream, {}};
   unit.operations.push_back(std::move(operation));
   const ncclResult_t code = check(unit);
-  return code == ncclSuccess ? launch(unit, true) : code;
+  if (code != ncclSuccess) return code;
+  if (launches_later(*communicator)) return launch_later({std::move(unit)});
+  return launch(unit, true);
 }
 
 ncclResult_t submit_job(std::function<ncclResult_t()> job) {

@@ -175,6 +175,7 @@ ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
     }
     match->is_revoked = true;
     match->is_aborting = true;
+    match->background.wait();
     // What runs notices soon; what is still queued will find the communicator revoked.
     match->wait_for_running();
     if (match->state.load() == ncclSuccess) {

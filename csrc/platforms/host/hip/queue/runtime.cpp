@@ -83,6 +83,12 @@ std::chrono::microseconds random_delay(Runtime &rt) {
   return std::chrono::microseconds(rt.is_stressed ? delays[next_random(rt) % 4] : 0);
 }
 
+std::chrono::microseconds chance_delay() {
+  Runtime &rt = runtime();
+  std::lock_guard<std::mutex> lock(rt.mutex);
+  return random_delay(rt);
+}
+
 bool is_device(int device) { return device >= 0 && device < runtime().device_count; }
 
 int current_device() { return device_of_thread; }

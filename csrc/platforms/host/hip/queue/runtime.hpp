@@ -118,6 +118,7 @@ Runtime &runtime();
 // With the mutex held. What stress mode takes for chance.
 uint64_t next_random(Runtime &rt);
 std::chrono::microseconds random_delay(Runtime &rt);  // of a new stream
+std::chrono::microseconds chance_delay();             // the same, for who does not hold the mutex
 
 bool is_device(int device);
 int current_device();
