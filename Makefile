@@ -18,7 +18,7 @@ JAX ?= $(TESTED_JAX)
 # What a user's program meets, and what depends on the platform's release and memory.
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # What queues work on streams, or waits for it: the product's tests, and those of communicators.
-STRESS_TESTS := $(addprefix tests/,interop/test_streams.py rccl/test_cases.py rccl/test_windows.py rccl/test_captures.py) \
+STRESS_TESTS := $(addprefix tests/,interop/test_streams.py rccl) \
   $(addprefix tests/platform/,hip/test_graph_nodes.py test_programs.py) \
   $(addprefix tests/blaslt/plans/test_,streams.py graphs.py plans.py foreign_captures.py) \
   $(addprefix tests/blaslt/,products/test_grouped.py fusion/test_refused_launches.py) \
