@@ -258,6 +258,7 @@ class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() a
         self._shapes = Shapes()
         self._seen: dict[Problem, list[int]] = {}
         self._lock = threading.Lock()
+        self._blocks = 0
 
     def _add(self, problem: Problem, options: Options) -> None:
         limit = options.max_workspace_bytes
@@ -278,10 +279,16 @@ class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() a
         refuse_pickling(self, "pickle the Shapes that `with` returns")
 
     def __enter__(self) -> Shapes:
+        with self._lock:
+            self._blocks += 1
         _choice.add_recorder(self._add)
         return self._shapes
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        with self._lock:
+            if not self._blocks:
+                raise InvalidProblemError(f"{self!r}: there is no with block of it to leave")
+            self._blocks -= 1
         _choice.remove_recorder(self._add)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from types import TracebackType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
 from rocpy._integers import integer_of
@@ -97,9 +100,31 @@ class Options:
 
 
 DEFAULT = Options()
-# The options of each `with` that was entered, innermost last. An immutable stack in the context variable, not tokens in
-# the context manager: one manager may be entered by several threads and tasks at a time.
-_stack: ContextVar[tuple[Options, ...]] = ContextVar("rocpy_options", default=(DEFAULT,))
+
+
+class _Block:
+    """One ``with`` that was entered: its options, whose it is, and whether it was left elsewhere."""
+
+    __slots__ = ("is_left", "manager", "options", "owner")
+
+    def __init__(self, options: Options, manager: object = None) -> None:
+        self.options = options
+        self.manager = manager
+        self.owner = _thread_and_task()
+        self.is_left = False
+
+
+def _thread_and_task() -> tuple[int, object]:
+    # Programs without tasks do not import asyncio, and another thread may be importing it.
+    asyncio = sys.modules.get("asyncio")
+    running_loop = getattr(asyncio, "_get_running_loop", None)
+    is_in_loop = running_loop is not None and running_loop() is not None
+    return threading.get_ident(), asyncio.current_task() if asyncio is not None and is_in_loop else None
+
+
+# The blocks that were entered, innermost last. An immutable stack in the context variable, not tokens in the context
+# manager: one manager may be entered by several threads and tasks at a time.
+_stack: ContextVar[tuple[_Block, ...]] = ContextVar("rocpy_options", default=(_Block(DEFAULT),))
 # Not empty once a context was entered, in any thread: until then the per-call path need not look at the context
 # variable. It stays so: a task started inside a block keeps the block's options after the block was left.
 ACTIVE: list[bool] = []
@@ -107,7 +132,9 @@ ACTIVE: list[bool] = []
 
 def current_options() -> Options:
     """Return the options that hold here: those of the innermost ``with rocpy.options(...)``, else the defaults."""
-    return _stack.get()[-1]
+    stack = _stack.get()
+    last = stack[-1]
+    return last.options if not last.is_left else next(one.options for one in reversed(stack) if not one.is_left)
 
 
 def resolve_options(requested: object) -> Options:
@@ -135,6 +162,27 @@ def _changed(base: Options, changes: Mapping[str, object]) -> Options:
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
+@contextlib.contextmanager
+def _context() -> Iterator[None]:
+    yield
+
+
+@contextlib.asynccontextmanager
+async def _async_context() -> Any:
+    yield
+
+
+# What a call returns before the function's body runs.
+_LATE = (GeneratorType, CoroutineType, AsyncGeneratorType, type(_context()), type(_async_context()))
+
+
+def _refuse_late(name: str) -> Never:
+    raise InvalidProblemError(
+        f"{name}: a coroutine, a generator or a context manager made of one runs after its call has returned; use "
+        "`with rocpy.options(...)` inside it"
+    )
+
+
 class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     """Change the options for a block of code, for a function, or for one call as ``options=``.
 
@@ -150,8 +198,9 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
 
     Notes
     -----
-    The options of a block apply in its thread and asyncio task and in tasks started there, not in other threads. As a
-    decorator it covers the body of an ordinary function; inside an ``async def`` or a generator use ``with``.
+    The options of a block apply in its thread and asyncio task and in tasks started there, not in other threads; it is
+    left where it was entered. As a decorator it covers the body of an ordinary function; inside an ``async def`` or a
+    generator use ``with``, and leave the block before a ``yield`` after which another thread or task may go on.
 
     Examples
     --------
@@ -174,6 +223,7 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
             raise TypeError(f"rocpy.options takes keywords, as in rocpy.options(copies='error'); got {values[0]!r}")
         _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
+        self._entered: list[_Block] = []
 
     def __repr__(self) -> str:
         return f"rocpy.options({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
@@ -184,28 +234,50 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
         return _changed(current_options(), self._changes)
 
     def __enter__(self) -> Options:
-        value = self.value
-        _stack.set((*_stack.get(), value))
+        block = _Block(self.value, self)
+        _stack.set((*_stack.get(), block))
+        self._entered.append(block)
         if not ACTIVE:
             ACTIVE.append(True)
-        return value
+        return block.options
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _stack.set(_stack.get()[:-1])
+        stack = _stack.get()
+        block = next((one for one in reversed(stack) if one.manager is self and not one.is_left), None)
+        if block is None:
+            if len(self._entered) == 1:  # that block is over: who entered it no longer has its options
+                self._entered.pop().is_left = True
+            raise InvalidProblemError(
+                f"{self!r}: this thread or task is in no with block of it; a block is left in the thread or task that "
+                "entered it: in a generator leave it before each yield"
+            )
+        _stack.set(tuple(one for one in stack if one is not block))
+        self._entered.remove(block)
+        # A task that was started inside the block has left it: for the task that entered it, too.
+        block.is_left = block.owner != _thread_and_task()
 
     def __call__(self, function: _Function) -> _Function:
         """Return a function that runs with these options."""
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if not callable(function) or isinstance(function, type | staticmethod):
             raise InvalidProblemError(
-                f"{function.__name__}: a coroutine or generator function runs after its call has returned; use "
-                "`with rocpy.options(...)` inside it"
+                f"{self!r}: decorates a function, not {function!r}; decorate the methods of a class one by one, and "
+                "below @staticmethod and the like"
             )
+        name = getattr(function, "__qualname__", None) or repr(function)
+        for one in (function, getattr(function, "__call__", None)):  # noqa: B004  (an object's own, which may be async)
+            if inspect.iscoroutinefunction(one) or inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+                _refuse_late(name)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            if isinstance(result, _LATE):
+                if isinstance(result, CoroutineType):
+                    result.close()  # it will not be awaited
+                _refuse_late(name)
+            return result
 
         return wrapped  # type: ignore[return-value]
