@@ -2,16 +2,23 @@
 """The command line: one file per command, each loaded when it is used.
 
 Exit codes: 0, all is well; 1, the command ran and found a problem; 2, wrong usage; 3, no platform could be used;
-4, the output could not be written; 130, interrupted.
+4, the output could not be written; 128 and the number of a signal where one ended the command: 130, interrupted; 141,
+the reader of a pipe closed it.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
 __all__ = ["main"]
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal ends the command, after it has removed its temporary files."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,13 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ...
     SystemExit: 0
     """
+    ends = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {one: signal.signal(one, _end) for one in ends if signal.getsignal(one) is signal.SIG_DFL}
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.args[0] if isinstance(interrupt, _Ended) else signal.SIGINT
         with suppress(OSError):
-            print("interrupted", file=sys.stderr)
-        code = 130  # 128 and the number of SIGINT, as a shell counts it
+            print("interrupted" if number == signal.SIGINT else f"ended by {number.name}", file=sys.stderr)
+        code = 128 + number  # as a shell counts it
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
     sys.exit(code)
+
+
+def _end(number: int, _: object) -> None:
+    raise _Ended(signal.Signals(number))
 
 
 def _run(words: Sequence[str]) -> int | str | None:
@@ -68,7 +85,7 @@ def _run(words: Sequence[str]) -> int | str | None:
         return _output.EXIT_NO_PLATFORM
     except BrokenPipeError:  # the reader of a pipe went away
         _output.discard(sys.stdout)
-        return 0
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if not _output.is_of_writing(error):
             raise

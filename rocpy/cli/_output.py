@@ -205,6 +205,11 @@ def _print_rich_table(
         from rich.table import Table
     except ImportError:
         return False
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # rich's would exit with 1
+
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     table.min_width = min(len(title), width)
     table.show_header = any(columns)
@@ -213,7 +218,7 @@ def _print_rich_table(
     for row in cells:
         # Square brackets in a path or message are text here, not markup.
         table.add_row(*(escape(cell) for cell in row))
-    Console(highlight=False, soft_wrap=False, width=width).print(table)
+    Output(highlight=False, soft_wrap=False, width=width).print(table)
     return True
 
 

@@ -14,7 +14,7 @@ from rocpy.cli._output import UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 no platform could be used, "
-    "4 the output could not be written."
+    "4 the output could not be written, 130 interrupted, 141 the reader of a pipe closed it."
 )
 
 # What a command's function gets and returns: its parsed words, and the exit code.

@@ -291,21 +291,12 @@ def _run_group(words: Sequence[str], *, stdout: TextIO | None) -> int:
 
     Ctrl-C reaches this process alone: the programs below it would each answer with a traceback.
     """
-    handlers = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, process_group=0) as child:
-            try:
-                return child.wait()
-            finally:
-                if child.returncode is None:
-                    os.killpg(child.pid, signal.SIGKILL)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _raise_exit(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, process_group=0) as child:
+        try:
+            return child.wait()
+        finally:
+            if child.returncode is None:
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 def folder() -> Path:

@@ -12,11 +12,17 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import UsageError, print_json, warn
 from rocpy.cli._parser import Parser, add_json
 from rocpy.cli.rocm_tree import SEPARATED, add_release, environment, lay_out, separator_in
+from rocpy.platform import environment as variable
+
+# A terminal sends these to the program, too.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def configure(parser: Parser) -> None:
@@ -48,8 +54,11 @@ def run(arguments: Arguments) -> int:
         settings = [f"{name}={value}" for name, value in variables.items()]
         # What the program prints is no part of the document.
         stdout = sys.stderr if arguments.as_json else None
-        code = subprocess.run(["env", *settings, *command], stdout=stdout, check=False).returncode
-        calls = not_supported(report.read_text(encoding="utf-8") if report.exists() else "")
+        code = _run_program(["env", *settings, *command], stdout)
+        lines = report.read_text(encoding="utf-8") if report.exists() else ""
+        calls = not_supported(lines)
+    if lines and (users := variable("ROCPY_HOST_REPORT")):
+        _append(Path(users), lines)
     if code < 0:
         warn(f"rocpy run: {command[0]} was ended by {name_of(-code)}")
         code = 128 - code
@@ -59,6 +68,41 @@ def run(arguments: Arguments) -> int:
     elif arguments.report:
         warn(render(calls))
     return code
+
+
+def _run_program(command: Sequence[str], stdout: TextIO | None) -> int:
+    """Run a program, to which the signals of this process are left, and return what it ended with."""
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        if number in _OF_TERMINAL:
+            return
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    # The program ignores what was ignored, as under nohup.
+    handled = [one for one in (*_OF_TERMINAL, *_PASSED_ON) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in handled}
+    try:
+        started.append(subprocess.Popen(command, stdout=stdout))
+        for number in early:
+            started[0].send_signal(number)
+        return started[0].wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _append(path: Path, lines: str) -> None:
+    """Append the report to the file that the user named, which the program's report was written in place of."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(lines)
+    except OSError as error:
+        warn(f"rocpy run: cannot write to {path}, which ROCPY_HOST_REPORT names: {error.strerror}")
 
 
 def name_of(number: int) -> str:
@@ -75,15 +119,13 @@ def not_supported(report: str) -> list[tuple[str, str, int]]:
     Parameters
     ----------
     report
-        Lines of process, library, function and calls so far, as the host platform writes them.
+        Lines of process, library, function and calls, one of each process and function, as the host platform writes
+        them.
     """
-    last: dict[tuple[str, str, str], int] = {}
-    for line in report.splitlines():
-        process, library, function, count = line.split()
-        last[process, library, function] = max(int(count), last.get((process, library, function), 0))
     total: dict[tuple[str, str], int] = defaultdict(int)
-    for (_, library, function), calls in last.items():
-        total[library, function] += calls
+    for line in report.splitlines():
+        _, library, function, calls = line.split()
+        total[library, function] += int(calls)
     return [(library, function, calls) for (library, function), calls in sorted(total.items())]
 
 
