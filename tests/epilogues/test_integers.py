@@ -147,6 +147,80 @@ def test_a_cast_saturates_to_the_types_own_limits(source):
         np.testing.assert_array_equal(epilogue.evaluate(x), expected)
 
 
+WHOLE = ["uint8", "int8", "int16", "int32", "int64"]
+NUMBERS = [300, -70000, 2**40, 2**24 + 1, 3e9, -2.9, np.inf, -np.inf, np.nan]
+
+
+def limited(value, dtype):
+    """Return a number as a cast to a type of whole numbers gives it."""
+    if value != value:
+        return 0
+    info = np.iinfo(dtype)
+    return int(min(max(value, int(info.min)), int(info.max)))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("value", NUMBERS)
+def test_a_cast_saturates_whatever_it_casts(torch, dtype, value):
+    """Of integers as of floats, of arrays and numbers, whatever follows; NaN is 0."""
+    one, expected = np.ones((1, 1), np.int8), limited(value, dtype)
+    held = np.int64 if isinstance(value, int) else np.float64
+    then = {"int8": np.int8, "int64": np.float64}.get(dtype, np.int32)
+    for epilogue in (
+        rocpy.epilogue(lambda x, s: x * 0 + s.astype(dtype).astype(then)),
+        rocpy.epilogue(lambda x, s: x * 0 + s.astype(dtype) * 1.0),
+    ):
+        for s in (value, np.array([value], held)):
+            for frame in (np.asarray, torch.from_numpy):
+                inputs = {"s": s if isinstance(s, (int, float)) else frame(s)}
+                d = rocpy.matmul(frame(one), frame(one), epilogue=epilogue, epilogue_inputs=inputs)
+                e = epilogue.evaluate(frame(one.astype(np.int32)), **inputs)
+                for found in (d, e):
+                    assert found.item() == np.asarray(expected).astype(str(found.dtype).removeprefix("torch.")).item()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("factor", [1, -1, 1000, 10**6])
+def test_casts_of_the_product_saturate(torch, dtype, factor):
+    a, b = np.array([[100]], np.int8), np.array([[3]], np.int8)
+    expected = limited(300 * factor, dtype)
+    for function in (
+        lambda x: (x * factor).astype(dtype).astype("int32"),
+        lambda x: (x * factor).astype(dtype) * 1.0,
+        lambda x: (x * factor).astype(dtype).astype("float64"),
+    ):
+        epilogue = rocpy.epilogue(function)
+        assert rocpy.matmul(a, b, epilogue=epilogue).item() == expected
+        assert rocpy.matmul(torch.from_numpy(a), torch.from_numpy(b), epilogue=epilogue).item() == expected
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("operand", ["int8", "float32", "float64"])
+def test_int64_is_cast_to_int32_exactly(torch, operand):
+    y = np.array([2**24 + 1, 2**31 - 1, 2**40, -(2**31) - 1, -(2**24) - 1])
+    expected = np.clip(y, -(2**31), 2**31 - 1)
+    one = np.ones((1, 1), operand), np.ones((1, 5), operand)
+    for function in (
+        lambda x, y: (x.astype(np.int64) * 0 + y).astype(np.int32),
+        lambda x, y: (x.astype(np.int64) * 0 + y).astype(np.int32).astype(np.int64).astype(np.int32),
+        lambda x, y: ((x.astype(np.int64) * 0 + y).astype(np.int32), x),
+    ):
+        epilogue = rocpy.epilogue(function)
+        for frame in (np.asarray, torch.from_numpy):
+            d = rocpy.matmul(*map(frame, one), epilogue=epilogue, epilogue_inputs={"y": frame(y)})
+            np.testing.assert_array_equal(np.asarray(d[0] if isinstance(d, tuple) else d)[0], expected)
+
+
+@pytest.mark.torch
+def test_steps_between_wide_and_narrow_integers_are_exact(torch):
+    a, b = large_product()
+    epilogue = rocpy.epilogue(lambda x: (x.astype("int64") + 1).astype("int32") - 1)
+    assert rocpy.matmul(a, b, epilogue=epilogue).item() == LARGE
+    assert rocpy.matmul(torch.from_numpy(a), torch.from_numpy(b), epilogue=epilogue).item() == LARGE
+
+
 def test_requantising_to_int32_saturates_to_its_limits():
     x, one = np.array([[3e9], [-3e9], [7.5]], np.float32), np.ones((1, 1), np.float32)
     d = rocpy.matmul(x, one, epilogue=rocpy.epilogues.scale_clamp_cast("int32"), epilogue_inputs={"scale": 1.0})

@@ -32,7 +32,7 @@ def text_of(function):
         (lambda x: x.clip(max=6), "clamp(x, -inf, 6)"),
         (lambda x: x**3, "x * (x * x)"),
         (lambda x: x**-0.5, "rsqrt(x)"),
-        (lambda x: x**-2, "1 / (x * x)"),
+        (lambda x: x**-2, "t1 * t1 where t1 = 1 / x"),
         (lambda x: (x.astype("float32") * 2).astype(x.dtype), "cast_like(x.to(float32) * 2, x)"),
         (lambda x: x[..., ::2] * x[..., 1::2], "x[..., 0::2] * x[..., 1::2]"),
         (lambda x: (x, x + 1), "(x, x + 1)"),
@@ -64,6 +64,49 @@ def test_numbers_in_the_place_of_inputs_are_folded():
     assert str(f.expression.with_values({"low": -2, "high": 4.0})).endswith("clamp(x, -1, 8.0)")
 
 
+NUMPY_NAMES = [
+    "float",
+    "int",
+    "half",
+    "double",
+    "short",
+    "long",
+    "bool",
+    *"?bBhilefd",
+    "u1",
+    "i2",
+    "i8",
+    "f2",
+    "f8",
+    ">f4",
+]
+
+
+@pytest.mark.parametrize("name", NUMPY_NAMES)
+def test_types_have_numpys_names(name):
+    assert text_of(lambda x: x.astype(name)) == f"x.to({np.dtype(name).name})"
+
+
+@pytest.mark.torch
+def test_arguments_of_casts(torch):
+    for allowed in (
+        lambda x: x.to(torch.float16, copy=True),
+        lambda x: x.to(torch.float16, non_blocking=True, memory_format=torch.preserve_format),
+        lambda x: x.astype("f2", order="C", casting="unsafe", subok=False, copy=False),
+        lambda x: x.astype("f2", "K", "unsafe"),
+        lambda x: x.type(torch.half),
+    ):
+        assert text_of(allowed) == "x.to(float16)"
+    for text, refused in {
+        "junk= is not an argument": lambda x: x.to(torch.half, junk=3),
+        "casting='safe'": lambda x: x.astype("f2", casting="safe"),
+        "casting='same_kind'": lambda x: x.astype("f2", "K", "same_kind"),
+        "another device": lambda x: x.to(device="cpu", dtype=torch.half),
+    }.items():
+        with pytest.raises(rocpy.UnsupportedError, match=rf"test_trace.py:.*{text}"):
+            rocpy.epilogue(refused)
+
+
 @pytest.mark.torch
 def test_functions_of_torch(torch):
     F = torch.nn.functional
@@ -76,9 +119,9 @@ def test_functions_of_torch(torch):
     assert text_of(lambda x: F.leaky_relu(x, 0.1)) == "where(x > 0, x, x * 0.1)"
     assert text_of(lambda x: F.hardswish(x)) == "x * clamp(x + 3, 0, 6) / 6"
     assert text_of(lambda x: F.hardsigmoid(x)) == "clamp(x + 3, 0, 6) / 6"
-    assert text_of(lambda x, y: x.masked_fill(~y, -1.0)) == "where(~y, -1.0, x)"
+    assert text_of(lambda x, y: x.masked_fill(~y, -1.0)) == "where(~y, cast_like(-1.0, x), x)"
     assert text_of(lambda x, y: torch.addcmul(y, x, y, value=0.5)) == "y + x * y * 0.5"
-    assert text_of(lambda x, y: torch.lerp(y, x, 0.5)) == "y + (x - y) * 0.5"
+    assert text_of(lambda x, y: torch.lerp(y, x, 0.5)) == "x - (x - y) * 0.5"
     assert text_of(lambda x: torch.tensor(2.0) - x) == "2.0 - x"
     assert (
         text_of(lambda x: torch.where(x > 0, x.float(), -x).bfloat16())

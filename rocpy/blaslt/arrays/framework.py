@@ -68,9 +68,16 @@ class Framework:
         if dtype in SATURATING:
             limit = largest(dtype)
             array = self.clamp(array, -limit, limit)
+        elif dtype in _INTEGER_LIMITS and array.dtype.kind in "iu":
+            array = self.within(array, dtype)
         elif dtype in _INTEGER_LIMITS:
             array = self.clamp(self.module.rint(array), *_INTEGER_LIMITS[dtype])
         return self.once(array, dtype).astype(dtypes.lookup(dtype).numpy, copy=False)
+
+    def within(self, x: Any, dtype: str) -> Any:
+        """Return integers with those beyond the limits of a type of them as its limits, exactly."""
+        wanted, own = np.iinfo(dtype), self.module.iinfo(x.dtype)
+        return self.module.clip(x, max(wanted.min, own.min), min(wanted.max, own.max))
 
     def once(self, x: Any, dtype: str) -> Any:
         """Return float64 numbers with no more digits than a type of at most 16 bits has, other arrays as they are.
@@ -144,6 +151,8 @@ class _Torch(Framework):
         if dtype in SATURATING:
             limit = largest(dtype)
             array = self.clamp(array, -limit, limit)
+        elif dtype in _INTEGER_LIMITS and not array.is_floating_point():
+            array = self.within(array, dtype)
         elif dtype in _INTEGER_LIMITS:
             array = self.clamp(array.round(), *_INTEGER_LIMITS[dtype])
         return self.once(array, dtype).to(wanted)
@@ -220,9 +229,12 @@ def framework_of(array: Any) -> Framework:
 
 
 def values(array: Any) -> np.ndarray[Any, Any]:
-    """Return an array's values as numpy's, from whatever framework, widened where numpy has no such type."""
+    """Return an array's values as numpy's in native byte order, from whatever framework.
+
+    They are widened where numpy has no such type.
+    """
     if isinstance(array, np.ndarray):
-        return array
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
     if isinstance(array, Buffer):
         return array.to_numpy()
     if root(array) == "torch":

@@ -7,6 +7,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ def type_of(value: Any, name: str) -> tuple[str, int]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number of Python or numpy, which has no memory that a kernel could read."""
-    return isinstance(value, (bool, int, float, np.generic))
+    """Whether a value is a number on the host, which has no memory that a kernel could read."""
+    return isinstance(value, (bool, int, float, np.generic, Number))
 
 
 @default_arithmetic
@@ -183,12 +184,20 @@ class _Arrays:
         return self.module.array(array, copy=True, order="C")
 
     def cast(self, array: Any, dtype: str) -> Any:
-        """Return an array cast as the user's function says: whole numbers toward zero, without overflow."""
-        if category(dtype) == 1 and category(name_of(array.dtype)) == 2:
-            low, high, beyond = _limits(dtype, str(array.dtype))
-            whole = self.rounded(self.module.trunc(self.module.clip(array, low, high)), dtype)
-            return self.module.where(array >= beyond, whole.dtype.type(whole_limits(dtype)[1]), whole)
-        return self.rounded(array, dtype)
+        """Return an array cast as the user's function says: whole numbers toward zero, without overflow; NaN is 0."""
+        held = name_of(array.dtype)
+        if category(dtype) != 1 or category(held) == 0:
+            return self.rounded(array, dtype)
+        if category(held) == 1:
+            return self.convert(self.framework.within(array, dtype), dtype)
+        low, high, beyond = _limits(dtype, held)
+        numbers = self.filled(array, array != array, 0)
+        whole = self.convert(self.module.trunc(self.module.clip(numbers, low, high)), dtype)
+        return self.filled(whole, array >= beyond, whole_limits(dtype)[1])
+
+    def filled(self, array: Any, condition: Any, value: int) -> Any:
+        """Return an array with a number where a condition holds."""
+        return self.module.where(condition, array.dtype.type(value), array)
 
     def rounded(self, array: Any, dtype: str) -> Any:
         """Return an array rounded to a type; eight bits saturate."""
@@ -298,12 +307,8 @@ class _TorchArrays(_Arrays):
     def copy(self, array: Any) -> Any:
         return array.clone(memory_format=self.module.contiguous_format)
 
-    def cast(self, array: Any, dtype: str) -> Any:
-        if category(dtype) == 1 and array.is_floating_point():
-            low, high, beyond = _limits(dtype, str(array.dtype).removeprefix("torch."))
-            whole = self.rounded(self.module.trunc(array.clamp(low, high)), dtype)
-            return whole.masked_fill(array >= beyond, whole_limits(dtype)[1])
-        return self.rounded(array, dtype)
+    def filled(self, array: Any, condition: Any, value: int) -> Any:
+        return array.masked_fill(condition, value)
 
     def rounded(self, array: Any, dtype: str) -> Any:
         if str(array.dtype).removeprefix("torch.") == dtype:
@@ -312,39 +317,40 @@ class _TorchArrays(_Arrays):
         return self.framework.narrow(array, dtype) if narrows else self.convert(array, dtype)
 
     def run(self, name: str, *args: Any) -> Any:
-        first = next(arg for arg in args if not is_number(arg))
-        if name in ("minimum", "maximum", "and", "or"):
-            args = tuple(
-                self.module.full((), arg, dtype=first.dtype, device=first.device) if is_number(arg) else arg
-                for arg in args
-            )
-        if name == "clamp":
-            low, high = args[1:]
-            if is_number(low) != is_number(high):
-                low, high = (
-                    self.module.full((), one, dtype=first.dtype, device=first.device) if is_number(one) else one
-                    for one in (low, high)
-                )
-            return self.module.clamp(args[0], low, high)
-        functional = self.module.nn.functional
         if name == "where":
             if all(is_number(arg) for arg in args[1:]):
-                args = (args[0], *(self.array(one, first) for one in args[1:]))
+                args = (args[0], *(self.array(one, args[0]) for one in args[1:]))
             return self.module.where(*args)
-        if name in ("silu", "gelu"):
-            return getattr(functional, name)(*args)
-        if name == "gelu_tanh":
-            return functional.gelu(*args, approximate="tanh")
         if name == "interleave":
             even, odd = self.module.broadcast_tensors(*args)
             return self.module.stack([even, odd], dim=-1).flatten(-2)
-        if is_number(args[0]) and name in _TORCH_TENSOR_FIRST:
-            args = (self.module.full((), args[0], dtype=first.dtype, device=first.device), *args[1:])
+        if name in ("silu", "gelu", "gelu_tanh"):
+            return self._gate(name, *args)
+        args = self._operands(args, name in _TORCH_TENSORS or (name == "clamp" and len(set(map(is_number, args))) > 1))
         return getattr(self.module, _TORCH_NAMES.get(name, name))(*args)
+
+    def _operands(self, args: tuple[Any, ...], tensors: bool) -> tuple[Any, ...]:
+        """Return operands as torch's functions take them: the first one a tensor, and no truth values among numbers."""
+        like = next(arg for arg in args if not is_number(arg))
+        taken: list[Any] = []
+        for arg in args:
+            number = int(arg) if isinstance(arg, bool) and like.dtype != self.module.bool else arg
+            if is_number(arg) and (tensors or not taken):
+                number = self.module.full((), number, dtype=like.dtype, device=like.device)
+            taken.append(number)
+        return tuple(taken)
+
+    def _gate(self, name: str, x: Any) -> Any:
+        # With their limits: torch's own are NaN at an infinity, and infinite before it.
+        functional, near = self.module.nn.functional, x.clamp(min=-1000.0)
+        if name == "silu":
+            return functional.silu(near)
+        value = functional.gelu(near, approximate="tanh" if name == "gelu_tanh" else "none")
+        return self.module.where(x > 1000.0, x, value)
 
 
 _TORCH_NAMES = {"and": "logical_and", "or": "logical_or", "not": "logical_not"}
-_TORCH_TENSOR_FIRST = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
+_TORCH_TENSORS = ("minimum", "maximum", "and", "or")
 
 
 def _numpy_type(dtype: str) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from numbers import Number
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,7 +35,6 @@ NUMBER, ZERO_DIM, ARRAY = 0, 1, 2
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 _EIGHT = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = (*_EIGHT, "float16", "bfloat16", "float32", "float64")
-_OTHERS = {"bool": "bool", "half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 NAMES = ("bool", *_INTEGERS, *_FLOATS)
 
 
@@ -54,7 +54,7 @@ def number_type(value: float) -> str:
 
 
 def plain_number(value: Any) -> bool | int | float | None:
-    """Return a number of Python or numpy as one of Python's own three types; ``None`` for anything else."""
+    """Return a real number as one of Python's own three types, a fraction or decimal too; ``None`` for anything else."""
     if isinstance(value, np.generic):
         # A long double and the small floats of ml_dtypes are no Python numbers by themselves.
         kind = value.dtype.kind
@@ -62,6 +62,11 @@ def plain_number(value: Any) -> bool | int | float | None:
     for kind_of_number in (bool, int, float):
         if isinstance(value, kind_of_number):
             return kind_of_number(value)
+    if isinstance(value, Number) and not isinstance(value, complex):
+        try:
+            return float(cast("Any", value))
+        except OverflowError:
+            pass
     return None
 
 
@@ -83,7 +88,8 @@ def name_of(dtype: Any, subject: str = "dtype") -> str:
         text = {bool: "bool", int: "int64", float: "float64"}[dtype]
     elif isinstance(dtype, (type, np.dtype)):
         text = np.dtype(dtype).name
-    text = _OTHERS.get(text, text)
+    elif isinstance(dtype, str) and text not in NAMES:
+        text = _numpy_name(text)
     if text in NAMES:
         return text
     try:
@@ -95,6 +101,14 @@ def name_of(dtype: Any, subject: str = "dtype") -> str:
             f"{subject}: {dtype!r} is not a type of an epilogue's values; the types are {', '.join(NAMES)}"
         )
     return text
+
+
+def _numpy_name(text: str) -> str:
+    """Return the name of a type that numpy has by another one, such as ``"float"`` or ``"u1"``."""
+    try:
+        return np.dtype(text).name
+    except TypeError:
+        return text
 
 
 def compute_type(dtype: str) -> str:

@@ -302,7 +302,7 @@ def _cast(dtype: str, value: str) -> str:
     if dtype in ("int8", "int32"):
         # 2147483648 stands for the largest int32, which is what it is stored as.
         low, high = (-128.0, 127.0) if dtype == "int8" else (-2147483648.0, 2147483648.0)
-        return f"lesser(greater(__builtin_truncf({value}), {_number(low)}), {_number(high)})"
+        return f"to_whole(__builtin_truncf({value}), {_number(low)}, {_number(high)})"
     if dtype == "bool":
         return f"{value} != 0.0f ? 1.0f : 0.0f"
     raise UnsupportedError(f"a cast to {dtype}: generated kernels have none")

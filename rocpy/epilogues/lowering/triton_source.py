@@ -188,14 +188,20 @@ class _Body:
 
 
 def _whole_number(name: str, source: str, dtype: str, what: str) -> str:
-    """Return a value in another type; whole numbers saturate."""
+    """Return a value in another type; whole numbers saturate, and NaN is 0."""
     to = f".to(tl.{_language_type(dtype, what)})"
-    if category(dtype) != 1 or category(source) != 2:
+    if category(dtype) != 1 or category(source) == 0:
         return f"({name}){to}"
+    if category(source) == 1:
+        (low, high), (least, most) = whole_limits(dtype), whole_limits(source)
+        if low <= least and most <= high:
+            return f"({name}){to}"
+        return f"tl.minimum(tl.maximum({name}, {max(low, least)}), {min(high, most)}){to}"
     from rocpy.epilogues.expressions.evaluate import _limits
 
     low, high, beyond = _limits(dtype, source)
-    whole = f"tl.minimum(tl.maximum({name}, {low!r}), {high!r}){to}"
+    number = f"tl.where({name} == {name}, {name}, 0.0)"
+    whole = f"tl.minimum(tl.maximum({number}, {low!r}), {high!r}){to}"
     # The largest float below the limit is far from it where the type has more digits than a float.
     return whole if beyond - high <= 1 else f"tl.where({name} >= {beyond!r}, {whole_limits(dtype)[1]}, {whole}){to}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rocpy.epilogues.expressions.types import NAMES
 
-__all__ = ["CASTS", "CHANGES_RANK", "FUNCTIONS", "canonical"]
+__all__ = ["CASTS", "CHANGES_RANK", "FUNCTIONS", "METHODS", "canonical"]
 
 # One name for what frameworks call by several.
 _SAME = {
@@ -50,7 +50,7 @@ _SAME = {
     "reciprocal": "reciprocal",
     "power": "pow",
     "pow": "pow",
-    "float_power": "pow",
+    "float_power": "float_power",
     "rint": "round",
     "round": "round",
     "floor": "floor",
@@ -83,6 +83,9 @@ _SAME = {
     "fmax": "",
 }
 FUNCTIONS: dict[str, str] = {name: canonical for name, canonical in _SAME.items() if canonical}
+
+# Methods of tensors that take their operands in another order than the function of that name.
+METHODS = {"where": "where_of_tensor"}
 
 # Methods of tensors that cast.
 CASTS = {

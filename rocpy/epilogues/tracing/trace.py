@@ -9,13 +9,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MethodDescriptorType
 from typing import Any, NoReturn
 
 from rocpy.epilogues.expressions.expression import Builder, Expression
 from rocpy.epilogues.expressions.types import plain_number
 from rocpy.epilogues.tracing import vocabulary as _vocabulary
-from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, canonical, shown
+from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, METHODS, canonical, shown
 from rocpy.epilogues.tracing.writer import TypeOf, Value, Writer
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 
@@ -93,7 +93,10 @@ class Traced(Value):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return apply(shown(func), func.__name__, args, kwargs or {})
+        name = func.__name__
+        if isinstance(func, MethodDescriptorType):
+            name = METHODS.get(name, name)
+        return apply(shown(func), name, args, kwargs or {})
 
     # ---- methods ----
 
@@ -106,7 +109,7 @@ class Traced(Value):
             raise _OtherShapeError(_rank_text(f".{name}"))
         ours, _ = canonical(name)
         if ours in _vocabulary.MEANINGS:
-            return lambda *args, **kwargs: apply(f".{name}", name, (self, *args), kwargs)
+            return lambda *args, **kwargs: apply(f".{name}", METHODS.get(name, name), (self, *args), kwargs)
         raise _NoAttributeError(f"{where_written()}.{name}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
 
     @property

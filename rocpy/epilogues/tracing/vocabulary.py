@@ -76,7 +76,7 @@ def _hardswish(write: Any, input: Any, inplace: bool = False) -> Any:  # noqa: A
 
 
 def _masked_fill(write: Any, input: Any, mask: Any, value: Any) -> Any:  # noqa: A002
-    return write.op("where", mask, value, input)
+    return write.op("where", mask, write.cast_like(value, input), input)
 
 
 def _addcmul(write: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:  # noqa: A002
@@ -84,7 +84,14 @@ def _addcmul(write: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any =
 
 
 def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
-    return write.op("add", input, write.op("mul", write.op("sub", end, input), weight))
+    # As in torch: each half of the way from its own end, so that both ends are reached.
+    step = write.op("sub", end, input)
+    first = write.op("add", input, write.op("mul", step, weight))
+    second = write.op("sub", end, write.op("mul", step, write.op("sub", 1, weight)))
+    constant = write.constant(weight)
+    if constant is not None:
+        return first if abs(constant) < 0.5 else second
+    return write.op("where", write.op("lt", write.op("abs", weight), 0.5), first, second)
 
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
@@ -112,14 +119,19 @@ def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
     if count == 0:
         # 1 whatever x is, NaN and infinity too, in its type.
         return write.cast_like(write.op("not", write.op("lt", input, input)), input)
-    power, square = None, input
+    # The reciprocal first: the power of a large number may be infinite where that of its reciprocal is not 0.
+    power, square = None, input if exponent > 0 else write.op("div", 1, input)
     while count:
         if count & 1:
             power = square if power is None else write.op("mul", power, square)
         count >>= 1
         if count:
             square = write.op("mul", square, square)
-    return power if exponent > 0 else write.op("div", 1, power)
+    return power
+
+
+def _float_power(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
+    return _pow(write, write.cast(input, "float64"), exponent)
 
 
 def _square(write: Any, input: Any) -> Any:  # noqa: A002
@@ -140,11 +152,25 @@ def _where(write: Any, condition: Any, *values: Any, **named: Any) -> Any:
     return write.op("where", condition, x, y)
 
 
-def _to(write: Any, input: Any, *args: Any, dtype: Any = None, copy: bool = False, **others: Any) -> Any:  # noqa: A002, ARG001
+def _where_of_tensor(write: Any, input: Any, condition: Any, other: Any) -> Any:  # noqa: A002
+    return write.op("where", condition, input, other)
+
+
+def _to(write: Any, input: Any, *args: Any, dtype: Any = None, casting: str = "unsafe", **others: Any) -> Any:  # noqa: A002
     wanted = args[0] if args and dtype is None else dtype
-    if wanted is None or str(wanted).partition(":")[0] in _DEVICES:
+    if wanted is None or "device" in others or str(wanted).partition(":")[0] in _DEVICES:
         raise UnsupportedError("a move to another device; an epilogue's values have no device")
+    casting = args[2] if len(args) > 2 and isinstance(args[2], str) else casting  # of numpy's astype
+    if casting != "unsafe":
+        raise UnsupportedError(f"casting={casting!r}; the types are not known yet, and the only casting is 'unsafe'")
+    for name in others:
+        if name not in _STORAGE:
+            raise UnsupportedError(f"{name}= is not an argument of a cast")
     return write.cast(input, wanted)
+
+
+# What says how an array is stored, and nothing of its values.
+_STORAGE = ("copy", "order", "subok", "non_blocking", "memory_format")
 
 
 _DEVICES = ("cpu", "cuda", "hip", "meta")
@@ -197,8 +223,10 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "square": _square,
     "reciprocal": lambda write, input: write.op("div", 1, input),  # noqa: A006
     "pow": _pow,
+    "float_power": _float_power,
     "round": _round,
     "where": _where,
+    "where_of_tensor": _where_of_tensor,
     "to": _to,
     "type_as": lambda write, input, other: write.cast_like(input, other),  # noqa: A006
     "positive": _positive,

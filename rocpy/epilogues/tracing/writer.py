@@ -102,7 +102,7 @@ class Writer:
         return self.op("cast", value, value="bool")
 
     def cast_like(self, value: Any, other: Any) -> Value:
-        """Return a value in another one's type."""
+        """Return a value or a constant in another one's type."""
         return self.op("cast_like", value, other)
 
     def cast(self, value: Any, target: Any) -> Value:
