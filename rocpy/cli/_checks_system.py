@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 
 from rocpy import platform
@@ -134,8 +135,13 @@ def cache_folder(machine: Machine) -> Iterator[Finding]:
     existing = machine.cache
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    if not os.access(existing, os.W_OK):
-        yield Finding("problem", f"{existing} cannot be written", "set XDG_CACHE_HOME to a writable folder")
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        yield Finding(
+            "problem", f"{existing} cannot be written ({error.strerror})", "set XDG_CACHE_HOME to a writable folder"
+        )
         return
     free = shutil.disk_usage(existing).free
     if free < LEAST_FREE_BYTES:

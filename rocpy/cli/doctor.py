@@ -13,6 +13,7 @@ from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
 from rocpy.cli._output import (
+    EXIT_NOT_WRITTEN,
     EXIT_PROBLEM,
     UsageError,
     counted,
@@ -73,7 +74,7 @@ def doctor(arguments: Arguments) -> int:
         findings = examine(Machine.here(arguments.process), arguments.level)
         if arguments.selftest:
             outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
-            outcome["report"] = str(_write_report(outcome, arguments.report))
+            outcome["report"] = _write_report(outcome, arguments.report)
     if arguments.as_json:
         print_json({"findings": findings, "selftest": outcome and outcome["summary"]})
     else:
@@ -81,7 +82,9 @@ def doctor(arguments: Arguments) -> int:
         if outcome is not None:
             _show_selftest(outcome)
     wrong = any(row["status"] == "problem" for row in findings)
-    return EXIT_PROBLEM if wrong or (outcome is not None and failures(outcome)) else 0
+    if wrong or (outcome is not None and failures(outcome)):
+        return EXIT_PROBLEM
+    return EXIT_NOT_WRITTEN if outcome is not None and outcome["report"] != str(arguments.report) else 0
 
 
 def failures(outcome: dict[str, Any]) -> int:
@@ -105,19 +108,25 @@ def _require_process(process: str) -> None:
     )
 
 
-def _write_report(outcome: dict[str, Any], report: Path) -> Path:
-    """Write the report, elsewhere if its file has become unwritable meanwhile."""
+def _write_report(outcome: dict[str, Any], report: Path) -> str:
+    """Write the report and return its file: another one if its own has become unwritable meanwhile."""
     text = json.dumps(outcome, indent=1, default=str) + "\n"
     try:
         report.write_text(text, encoding="utf-8")
     except OSError as error:
+        reason = f"cannot write {report} ({error.strerror})"
+    else:
+        return str(report)
+    try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="rocpy-selftest-", suffix=".json", delete=False, encoding="utf-8"
         ) as file:
             file.write(text)
-        warn(f"cannot write {report} ({error.strerror}); the report is in {file.name}")
-        return Path(file.name)
-    return report
+    except OSError as error:
+        warn(f"{reason}, nor a temporary file ({error.strerror})")
+        return "no file"
+    warn(f"{reason}; the report is in {file.name}")
+    return file.name
 
 
 def _show(findings: list[dict[str, str | int]]) -> None:
@@ -159,7 +168,7 @@ def _show_selftest(outcome: dict[str, Any]) -> None:
     if wrong:
         say(
             f"self-test: the library's results of {counted(wrong, 'case')} are wrong; such products are composed from "
-            f"now on (rocpy.explain shows which; {outcome['record']})"
+            f"now on (rocpy.explain shows which; {outcome['record'] or 'the record was not written'})"
         )
     bad = [
         (row["status"], row["name"], row.get("message", ""))

@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import sys
 import zlib
 from pathlib import Path
@@ -152,14 +153,14 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Short unique name, also the seed of the operands."""
+        """Short name, also the seed of the operands; cases of one name differ in `group` alone."""
         parts = [f"{self.m}x{self.n}x{self.k}", self.dtype, self.epilogue, self.layout]
         if self.out_dtype:
             parts.append("to-" + self.out_dtype)
         if self.batch_a or self.batch_b:
             parts.append("batch" + "x".join(map(str, self.batch_a)) + ":" + "x".join(map(str, self.batch_b)))
         if self.alpha != 1.0 or self.beta != 0.0:
-            parts.append(f"{self.alpha:g},{self.beta:g}")
+            parts.append(f"{_short(self.alpha)},{_short(self.beta)}")
         if self.bias != "row":
             parts.append(self.bias + "-bias")
         if self.data != "normal":
@@ -169,11 +170,11 @@ class Case:
         if self.scale:
             parts.append(self.scale + "-scales")
         if self.scale_d:
-            parts.append(f"scale-d{self.scale_d:g}")
+            parts.append(f"scale-d{_short(self.scale_d)}")
         if self.amax:
             parts.append("amax")
         if self.alpha_imaginary:
-            parts.append(f"alpha-i{self.alpha_imaginary:g}")
+            parts.append(f"alpha-i{_short(self.alpha_imaginary)}")
         return "-".join(parts)
 
     @property
@@ -182,8 +183,9 @@ class Case:
         return zlib.crc32(self.name.encode())
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data, JSON-ready."""
-        return dataclasses.asdict(self)
+        """Plain data, JSON-ready: JSON has no infinity and no NaN, which are texts."""
+        data = dataclasses.asdict(self)
+        return {key: value if key not in _FLOATS or math.isfinite(value) else str(value) for key, value in data.items()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Case:
@@ -193,11 +195,20 @@ class Case:
         fields.pop("seed", None)
         for key in ("batch_a", "batch_b"):
             fields[key] = tuple(fields.get(key, ()))
+        fields.update({key: float(fields[key]) for key in _FLOATS if isinstance(fields.get(key), str)})
         return cls(**fields)
 
 
+_DTYPE_FIELDS = ("dtype", "out_dtype", "dtype_b", "result_dtype")
+_FLOATS = ("alpha", "beta", "scale_d", "alpha_imaginary")
+
 # Results that are not of the operands' type.
 _RESULTS = {**dict.fromkeys((*FLOAT8, *MX), "bfloat16"), "int8": "int32"}
+
+
+def _short(number: float) -> str:
+    text = f"{number:g}"
+    return text if float(text) == number or math.isnan(number) else repr(float(number))
 
 
 def _padded(batch: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -373,16 +384,40 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
 
 
 def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
-    """Return the cases of a tier with the given fields, as in ``select(dtype="float32", group="edges")``."""
-    fields = [name for name in dir(Case) if not name.startswith("_")]
-    for name in criteria:
-        if name not in fields:
-            # Here: the list is written without a built package too.
-            from rocpy._messages.suggestions import did_you_mean
-            from rocpy.errors import InvalidProblemError
+    """Return the cases of a tier with the given fields, as in ``select(dtype="float32", group="edges")``.
 
-            raise InvalidProblemError(f"{name}: a case has no such field{did_you_mean(name, fields)}")
+    Raises
+    ------
+    InvalidProblemError
+        If a case has no such field, or no case of any tier has such a text in it.
+    """
+    fields = [name for name in dir(Case) if not name.startswith("_")]
+    for name, value in criteria.items():
+        if name not in fields:
+            raise _invalid(f"{name}: a case has no such field", name, fields)
+        if name in _DTYPE_FIELDS and not isinstance(value, str):
+            criteria[name] = value = _name_of_dtype(value)
+        elif isinstance(value, list):
+            criteria[name] = tuple(value)
+        if isinstance(value, str) and not any(getattr(case, name) == value for case in cases(tier)):
+            values = {getattr(case, name) for case in cases("slow")}
+            if value not in values:
+                raise _invalid(f"{name}: no case has {value!r}", value, values)
     return tuple(case for case in cases(tier) if all(getattr(case, key) == value for key, value in criteria.items()))
+
+
+# What follows imports rocpy where it is needed: the list is written without a built package too.
+def _invalid(message: str, written: str, choices: Iterable[str]) -> Exception:
+    from rocpy._messages.suggestions import did_you_mean
+    from rocpy.errors import InvalidProblemError
+
+    return InvalidProblemError(message + did_you_mean(written, choices))
+
+
+def _name_of_dtype(value: object) -> str:
+    from rocpy import dtypes
+
+    return dtypes.lookup(value).name
 
 
 def to_json(selection: Iterable[Case]) -> str:

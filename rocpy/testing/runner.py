@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rocpy import platform
+from rocpy._messages.suggestions import did_you_mean
+from rocpy.dtypes import DTYPES
 from rocpy.errors import InvalidProblemError
 from rocpy.runtime.memory import Buffer
 
-from .oracles import Expected, evaluate, lookup
+from .cases import LAYOUTS
+from .oracles import Expected, Oracle, evaluate, lookup
 from .tolerance import FORMATS, Comparison, bounds, compare
 
 if TYPE_CHECKING:
@@ -25,11 +28,36 @@ if TYPE_CHECKING:
     from .cases import Case
 
 Array = np.ndarray
+# Fields of a case that have a few values.
+_CHOICES = {
+    "bias": ("row", "column", "batch"),
+    "data": ("normal", "integers"),
+    "scale": ("", "scalar", "vector", "batch", "block32"),
+}
 
 
 def dtype_of(name: str) -> np.dtype:
     """Return the numpy dtype of a dtype's name, ml_dtypes' included."""
     return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
+
+
+def check_case(case: Case) -> Oracle:
+    """Return the oracle of a case, or raise for a field that no case can have."""
+    for field in ("dtype", "out_dtype", "dtype_b"):
+        value = getattr(case, field)
+        if not isinstance(value, str):
+            raise InvalidProblemError(f"{field}: got {value!r}, expected the name of a dtype, such as 'float32'")
+        if value and value not in DTYPES:
+            raise InvalidProblemError(f"{field}: there is no dtype {value!r}{did_you_mean(value, DTYPES)}")
+    for field, choices in _CHOICES.items():
+        value = getattr(case, field)
+        if value not in choices:
+            raise InvalidProblemError(
+                f"{field}: got {value!r}, expected {', '.join(map(repr, choices))}{did_you_mean(value, choices)}"
+            )
+    if len(case.layout) != 2 or not set(case.layout) <= set(LAYOUTS):
+        raise InvalidProblemError(f"layout: got {case.layout!r}, expected two letters of {LAYOUTS!r}")
+    return lookup(case.epilogue)
 
 
 def bias_dtype_of(case: Case) -> np.dtype:
@@ -79,9 +107,9 @@ def make_operands(case: Case, rng: np.random.Generator | None = None) -> dict[st
     dict of str to ndarray
         ``a`` and ``b``, and ``c``, ``bias``, ``aux`` where the case has them.
     """
+    oracle = check_case(case)
     rng = np.random.default_rng(case.seed) if rng is None else rng
     dtype, out = dtype_of(case.dtype), dtype_of(case.result_dtype)
-    oracle = lookup(case.epilogue)
 
     def draw(shape: tuple[int, ...], kind: np.dtype) -> Array:
         if kind.kind == "c":
@@ -299,6 +327,24 @@ def check_outputs(
     return comparisons
 
 
+def _check_names(case: Case, operands: dict[str, Array]) -> None:
+    oracle = check_case(case)
+    needed = {
+        "a": True,
+        "b": True,
+        "c": case.beta != 0.0,
+        "bias": oracle.bias,
+        "aux": oracle.aux_in is not None,
+        "scale_a": case.scale != "",
+        "scale_b": case.scale != "",
+    }
+    missing = [name for name, is_needed in needed.items() if is_needed and name not in operands]
+    if missing:
+        raise InvalidProblemError(
+            f"operands: {case.name} needs {', '.join(missing)}, too; rocpy.testing.make_operands makes them"
+        )
+
+
 def run_case(
     case: Case,
     matmul: Callable[..., Any] | None = None,
@@ -330,6 +376,7 @@ def run_case(
     if not callable(wrap):
         raise InvalidProblemError(f"provider: got {provider!r}, expected {', '.join(PROVIDERS)} or a function")
     operands = make_operands(case) if operands is None else operands
+    _check_names(case, operands)
     wrapped: dict[str, Any] = {key: wrap(value) for key, value in operands.items()}
     outputs = matmul(wrapped.pop("a"), wrapped.pop("b"), **wrapped, **keywords(case))
     exact = (case.data == "integers" and lookup(case.epilogue).is_linear) or case.result_dtype in ("int32", "int8")

@@ -143,14 +143,14 @@ def record_natives(
     Returns
     -------
     dict, str
-        What was wrong, by the name of the case; and the file of the record.
+        What was wrong, by the name of the case; and the file of the record, empty where it could not be written.
     """
     outcomes: dict[str, list[tuple[str, str, str]]] = {}
     wrong: dict[str, str] = {}
     scope = _library.library(0).scope
     refuted = _refuted(scope)
     if refuted:
-        _selftest_record.keep(scope, {}, refuted=refuted)
+        _selftest_record.note(scope, {}, refuted=refuted)
         _library.record_changed()
     with _library.trial():
         for done, case in enumerate(chosen, start=1):
@@ -168,9 +168,9 @@ def record_natives(
             "" if not bad else f"the self-test found {len(bad)} of {len(results)} wrong, as {bad[0][0]}: {bad[0][1]}"
         )
         verdicts[name] = _selftest_record.Verdict(not bad, len(results), reason)
-    path = _selftest_record.keep(scope, verdicts)
+    path = _selftest_record.note(scope, verdicts)
     _library.record_changed()
-    return wrong, str(path)
+    return wrong, str(path or "")
 
 
 def run_selftest(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Each check of the doctor on a machine made of files: it reports what is wrong, with a fix, and nothing else."""
 
+import dataclasses
 import os
 
 import pytest
@@ -211,9 +212,16 @@ def test_torch_without_rocm_beside_a_gpu(make):
     assert "without ROCm" in only(make.problems(), "torch build")
 
 
-def test_cache_that_cannot_be_written(make, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "cannot be written" in only(make.problems(), "cache folder")
+@pytest.mark.parametrize("cache", ["file", "file/below", "/proc/nope", "/proc/nope/below"])
+def test_cache_that_cannot_be_written(make, tmp_path, cache):
+    (tmp_path / "file").write_text("")
+    rows = examine(dataclasses.replace(make.machine(), cache=tmp_path / cache), 1)
+    assert "cannot be written" in only([row for row in rows if row["status"] == "problem"], "cache folder")
+
+
+def test_a_cache_that_does_not_exist_yet_can_be_written(make, tmp_path):
+    assert not make.problems()
+    assert not list(tmp_path.iterdir())
 
 
 def test_two_runtimes_in_one_process(make):

@@ -92,3 +92,20 @@ main(["--version"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize(("status", "code"), [("ok", 4), ("failed", 1)])
+def test_a_report_that_cannot_be_written(tmp_path, status, code):
+    program = f"""
+import rocpy.testing
+from rocpy.cli import main
+summary = {{"total": 1, "worst_ratio": 0.0, "elapsed_s": 0.0}}
+rocpy.testing.run_selftest = lambda *_, **__: {{"summary": summary, "cases": [{{"status": "{status}", "name": "x"}}]}}
+main(["doctor", "-r", "1", "--selftest", "--report", "/dev/full"])
+"""
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environ)
+    assert done.returncode == code
+    (file,) = tmp_path.iterdir()
+    assert done.stderr == f"cannot write /dev/full (No space left on device); the report is in {file}\n"

@@ -107,16 +107,23 @@ def keep(scope: str, verdicts: dict[str, Verdict], *, refuted: Iterable[str] = (
     return path
 
 
-def note(scope: str, verdicts: dict[str, Verdict]) -> None:
-    """Add what was found while the process does something else: for its own lifetime where no file can be written."""
+def note(scope: str, verdicts: dict[str, Verdict], *, refuted: Iterable[str] = ()) -> Path | None:
+    """Add to the file as :func:`keep` does; where it cannot be written warn, and keep it while the process lives."""
+    gone = frozenset(refuted)
     try:
-        keep(scope, verdicts)
+        return keep(scope, verdicts, refuted=gone)
     except OSError as error:
         global _loaded
         with _lock:
             verdicts_by_scope = _read(record_path()) if _loaded is None else _loaded
-            _loaded = {**verdicts_by_scope, scope: {**verdicts_by_scope.get(scope, {}), **verdicts}}
-        warnings.warn(f"the self-test's record was not written: {error}", RocpyWarning, stacklevel=3)
+            before = {name: one for name, one in verdicts_by_scope.get(scope, {}).items() if name not in gone}
+            _loaded = {**verdicts_by_scope, scope: {**before, **verdicts}}
+        warnings.warn(
+            f"the self-test's record was not written, and counts in this process alone: {error}",
+            RocpyWarning,
+            stacklevel=3,
+        )
+        return None
 
 
 _ALGORITHM = "; algorithm "
@@ -151,7 +158,7 @@ def _read(path: Path) -> dict[str, dict[str, Verdict]]:
     """Return what the file holds; a file of another schema or without sense counts as none, with a warning."""
     try:
         document = _json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, RecursionError) as error:
         _warn(path, str(error))

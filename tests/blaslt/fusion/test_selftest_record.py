@@ -142,6 +142,24 @@ def test_a_file_without_sense_is_ignored_with_a_warning(record, text):
     assert _selftest_record.verdict("s", "x") == Verdict(True, 1)
 
 
+@pytest.mark.parametrize("cache", ["file", "/proc/nope"])
+def test_a_record_that_cannot_be_written_counts_in_the_process(monkeypatch, tmp_path, cache):
+    monkeypatch.undo()  # the fixture's one file
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache))
+    _selftest_record.forget_loaded()
+    with pytest.warns(RocpyWarning, match="record was not written"):
+        outcome = run_selftest(selection=[Case(2, 3, 4)], record=True, with_algorithms=False)
+    assert outcome["record"] == ""
+    assert outcome["summary"]["ok"] == 1
+    scope = _library.library(0).scope
+    assert [one.passed for one in _selftest_record._rows(scope).values()] == [True]
+    with pytest.warns(RocpyWarning, match="record was not written"):
+        _selftest_record.note(scope, {"x": Verdict(True, 1)}, refuted=list(_selftest_record._rows(scope)))
+    assert list(_selftest_record._rows(scope)) == ["x"]
+    _selftest_record.forget_loaded()
+
+
 def test_a_selftest_keeps_what_it_finds(record, monkeypatch):
     """A library that has one epilogue wrong: its class is composed from then on, and the self-test ends well."""
     right = rocpy.matmul
