@@ -132,6 +132,8 @@ def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
 def _as_numpy(value: Any) -> np.dtype[Any] | None:
     try:
         dtype: np.dtype[Any] = np.dtype(value)
+    if dtype.itemsize == 1:
+        dtype = dtype.newbyteorder("=")  # one byte has no order, but types of ml_dtypes may be marked with one
     except (TypeError, ValueError):
         return None
     return dtype

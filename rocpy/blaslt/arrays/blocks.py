@@ -18,7 +18,7 @@ from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.problem import dense_strides, extents_of
-from rocpy.blaslt.model.product_types import BLOCK, check_blocks, scale_kind
+from rocpy.blaslt.model.product_types import BLOCK, are_of_lines, check_blocks, scale_kind
 from rocpy.blaslt.model.refusals import copy_refused, readable_form
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.weight_operand import is_weight
@@ -194,6 +194,7 @@ def kinds(scales: ScaleArguments | None, a: tuple[int, ...], b: tuple[int, ...])
     """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
     result: dict[str, Any] = {}
     no_batch: tuple[int, ...] = ()
+    single = {"scale_a": False, "scale_b": False, "scale_c": False, "scale_d": False}
     if scales is None:
         return result
     m, n, k, batch_shape, _ = extents_of(a, b)
@@ -203,13 +204,18 @@ def kinds(scales: ScaleArguments | None, a: tuple[int, ...], b: tuple[int, ...])
         kind, batch = "scalar", no_batch
         if not isinstance(value, int | float | np.generic):
             view = describe(value, name)
-            kind, batch = scale_kind(name, tuple(view["shape"]), view["dtype"], (m, n, k), batch_shape)
+            shape = tuple(view["shape"])
+            kind, batch = scale_kind(name, shape, view["dtype"], (m, n, k), batch_shape)
+            single[name] = kind == "scalar" and shape != ()
         result[name] = kind if name in ("scale_a", "scale_b") else True
         if batch:
             result[name + "_batch"] = batch
     if scales.amax:
         result["amax"] = True
-    if {result.get("scale_a"), result.get("scale_b")} == {"scalar", "vector"}:
+    of_factors = {result.get("scale_a"), result.get("scale_b")}
+    single_a, single_b = single["scale_a"], single["scale_b"]
+    lines = (single_a or single_b) and are_of_lines(m, n, single_a, single_b)
+    if of_factors == {"scalar", "vector"} or (of_factors == {"scalar"} and lines):
         result["scale_a"] = result["scale_b"] = "vector"
     return result
 

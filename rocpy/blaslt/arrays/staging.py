@@ -61,7 +61,8 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, block
     if array is None or is_weight(array):
         return array
     if isinstance(array, Packed):
-        return Packed(_moved(array.memory, name, None), array.dtype, array.right)
+        moved = _moved(array.memory, name, None)
+        return array if moved is array.memory else Packed(moved, array.dtype, array.right)
     if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
         array = array.resolve_conj()
     view = describe(array, name)

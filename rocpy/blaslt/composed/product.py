@@ -16,6 +16,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
+from rocpy._operand import describe
 from rocpy.blaslt.arrays.blocks import are_blocks, dequantized
 from rocpy.blaslt.arrays.copies import assign
 from rocpy.blaslt.arrays.framework import Framework, framework_of, values
@@ -98,13 +99,13 @@ class Unfused:
                 operands[name] = convert(operands[name], recipe.operands, like)
         if recipe.epilogue != "bias":
             operands["bias"] = None
-        elif dtypes.lookup(operands["bias"].dtype).name not in ("float32", recipe.dtype):
+        elif describe(operands["bias"], "bias")["dtype"] not in ("float32", recipe.dtype):
             operands["bias"] = convert(operands["bias"], recipe.dtype, like)
         if not recipe.scaled:
             operands["c"] = None
         elif self._scales.c is not None and operands["c"] is not None:
             operands["c"] = self._scaled_c(operands["c"], like)
-        elif operands["c"] is not None and dtypes.lookup(operands["c"].dtype).name != recipe.dtype:
+        elif operands["c"] is not None and describe(operands["c"], "c")["dtype"] != recipe.dtype:
             operands["c"] = convert(operands["c"], recipe.dtype, like)
         return operands
 
@@ -139,7 +140,8 @@ class Unfused:
             return _buffer(values(self._scaled_c(values(c), values(c))))
         framework = framework_of(like)
         wide = framework.wide(c, self.work, like)
-        return framework.narrow(wide * self._factor(framework, "scale_c", self._scales.c, wide), self.recipe.dtype)
+        scaled = wide * self._factor(framework, "scale_c", self._scales.c, wide)
+        return framework.module.asarray(framework.narrow(scaled, self.recipe.dtype))  # numpy's arithmetic gives numbers
 
     def _factor(self, framework: Framework, name: str, value: Any, x: Any) -> Any:
         """Return a scale so that it broadcasts over (..., M, N); 1 for none."""

@@ -20,6 +20,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
 cdef class Scales:
     cdef void *pointers[6]  # by ScaleIndex
     cdef Operand arrays[6]  # of those that are read where the caller's arrays lie; others have -1 axes
+    cdef bint single[2]  # of scale_a and scale_b: whether it is an array of one number that has axes, of those in `arrays`
     cdef readonly dict problem  # what Problem.make takes of them
     cdef list held
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers

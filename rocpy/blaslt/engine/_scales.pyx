@@ -25,6 +25,7 @@ from rocpy.errors import InvalidOperandError
 
 cdef int _FLOAT32 = 0  # HIP_R_32F
 cdef int _CPU = 1  # kDLCPU
+cdef tuple _OF_FLOATS = ("scalar", "vector")  # kinds of scales of float32
 # Numbers in device memory, by device and bits. They are written before anyone reads them and never again, so that streams and threads
 # share them; a Buffer that is dropped waits for the device.
 cdef dict _NUMBERS = {}
@@ -72,6 +73,7 @@ cdef class Scales:
         for i in range(6):
             self.pointers[i] = NULL
             self.arrays[i].ndim = -1
+        self.single[0] = self.single[1] = False
         self.problem = {}
         self.held = []
         self.numbers = []
@@ -111,6 +113,8 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
             )
         scales.note_copy(name, f"pass float({name}), or an array on the device of a")
         return read_number(scales, slot, name, (<float *>seen.data)[0], device)
+    if is_of_factor(slot):
+        scales.single[slot] = count == 1 and seen.ndim > 0
     if seen.copied:
         scales.note_copy(name, _refusals.readable_form(name))
     if count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
@@ -168,6 +172,14 @@ cdef int read_one(Scales scales, int slot, str name, object value, const Operand
     return read_number(scales, slot, name, value, device)
 
 
+cdef inline int64_t rows_of(const Operand *a) noexcept nogil:
+    return a.shape[a.ndim - 2] if a.ndim > 1 else 1
+
+
+cdef inline int64_t columns_of(const Operand *b) noexcept nogil:
+    return b.shape[b.ndim - 1] if b.ndim > 1 else 1
+
+
 cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows):
     """Read the scales of a product of a and b."""
     cdef Scales scales = Scales.__new__(Scales)
@@ -179,8 +191,12 @@ cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *
     if scales.amax:
         scales.problem["amax"] = True
     cdef object kind_a = scales.problem.get("scale_a"), kind_b = scales.problem.get("scale_b")
-    if kind_a == "scalar" and by_rows and scales.arrays[<int>scale_a].ndim > 0:
+    cdef bint lines = (scales.single[0] or scales.single[1]) and kind_a in _OF_FLOATS and kind_b in _OF_FLOATS and types.are_of_lines(
+        rows_of(a), columns_of(b), scales.single[0], scales.single[1])
+    if kind_a == "scalar" and scales.single[0] and (lines or by_rows):
         kind_a = spread(scales, scale_a, "scale_a", values.a, values.a, a, b)
+    if kind_b == "scalar" and scales.single[1] and lines:
+        kind_b = spread(scales, scale_b, "scale_b", values.b, values.b, a, b)
     # hipBLASLt wants both of one kind.
     if kind_a == "scalar" and kind_b == "vector":
         spread(scales, scale_a, "scale_a", values.a, values.b, a, b)

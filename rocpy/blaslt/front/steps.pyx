@@ -93,7 +93,7 @@ cdef object staging_step(const Arguments *call):
     refuse_captured(<object>call.stream, "operands in CPU memory are copied to the device", "move them there")
     return Step(_staging.staged(as_data(call), staged_infos(
         <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out,
-        <ScaleArguments>call.scales, <object>call.options)))
+        <ScaleArguments>call.scales, <object>call.options, call.weight != NULL)))
 
 
 cdef object preparing_step(const Arguments *call, Launch *launch):

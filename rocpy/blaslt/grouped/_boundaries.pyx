@@ -5,6 +5,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
+import numpy
+
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport Completion, Operands, refuse_capture
@@ -12,6 +14,7 @@ from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
 from rocpy.blaslt.operands._arguments cimport info
 
 from rocpy.blaslt.grouped import groups as _groups
+from rocpy.errors import InvalidOperandError
 
 cdef int _CPU = 1  # kDLCPU
 # As many boundaries as groups can have whose results are indexed with 32 bits.
@@ -20,19 +23,27 @@ cdef int64_t _MOST_OFFSETS = 2**31
 
 cdef bint on_device(object offsets) except -1:
     cdef Operand seen
+    return array_of(offsets, &seen) is not None and seen.device_type != _CPU
+
+
+cdef object array_of(object offsets, Operand *seen):
+    """Describe offsets that are an array of a product's types; returns its owner, None for numpy arrays of other types and for sequences."""
     if type(offsets) is list or type(offsets) is tuple:
-        return False
-    _operand.parse(offsets, "offsets", &seen)
-    return seen.device_type != _CPU
+        return None
+    try:
+        return _operand.parse(offsets, "offsets", seen)
+    except InvalidOperandError:
+        if hasattr(offsets, "dtype") and type(offsets) is not numpy.ndarray:
+            raise
+        return None
 
 
-cdef int read_offsets(object offsets, int64_t groups, vector[int64_t] *out) except -1:
-    """Read integers from a sequence or an array; one whose length cannot be right is not read."""
+cdef list read_offsets(object offsets, int64_t groups, vector[int64_t] *out):
+    """Read integers from a sequence or an array; one whose length cannot be right is not read. Returns those that may exceed 64 bits."""
     cdef Operand seen
     cdef int64_t i
-    cdef object _owner  # of the memory that is read, which may be a copy
-    if type(offsets) is not list and type(offsets) is not tuple:
-        _owner = _operand.parse(offsets, "offsets", &seen)
+    cdef object owner = array_of(offsets, &seen)  # of the memory that is read, which may be a copy
+    if owner is not None:
         if seen.device_type == _CPU and seen.ndim == 1 and seen.type in (10, 24):  # HIP_R_32I, HIP_R_64I
             if seen.shape[0] > _MOST_OFFSETS or (groups >= 0 and seen.shape[0] > groups + 1):
                 raise _groups.wrong_count(seen.shape[0], groups)
@@ -42,27 +53,28 @@ cdef int read_offsets(object offsets, int64_t groups, vector[int64_t] *out) exce
                     out[0][<size_t>i] = (<int32_t *>seen.data)[i * seen.strides[0]]
                 else:
                     out[0][<size_t>i] = (<int64_t *>seen.data)[i * seen.strides[0]]
-            return 0
+            return None
     cdef list numbers = _groups.offset_numbers(offsets)
     out.resize(<size_t>len(numbers))
     for i in range(<int64_t>len(numbers)):
         # What does not fit in 64 bits leaves the array, as the nearest number that does.
         out[0][<size_t>i] = max(-(2**63), min(numbers[i], 2**63 - 1))
-    return 0
+    return numbers
 
 
 cdef int read_boundaries(object offsets, int64_t groups, int64_t total, vector[int64_t] *out) except -1:
     """Read the boundaries of the groups: E + 1 numbers that rise from 0 or more to the total or less. `groups` < 0: as many as there are."""
-    read_offsets(offsets, groups, out)
+    cdef list numbers = read_offsets(offsets, groups, out)
     cdef int64_t count = <int64_t>out.size(), i, previous = 0
     if groups >= 0 and count == groups:
         out.insert(out.begin(), <int64_t>0)
+        numbers = None if numbers is None else [0, *numbers]
         count += 1
     elif count < 1 or (groups >= 0 and count != groups + 1):
         raise _groups.wrong_count(count, groups)
     for i in range(count):
         if out[0][<size_t>i] < previous or out[0][<size_t>i] > total:
-            raise _groups.wrong_offsets([out[0][<size_t>j] for j in range(count)], total)
+            raise _groups.wrong_offsets([out[0][<size_t>j] for j in range(count)] if numbers is None else numbers, total)
         previous = out[0][<size_t>i]
     return 0
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,22 +104,34 @@ def check_epilogue(row: EpilogueRow) -> None:
 
 
 def offset_numbers(offsets: Any) -> list[int]:
-    """Return offsets given as a sequence, or as an array that is not plain integers in CPU memory."""
+    """Return offsets that are a sequence, or an array that is not plain integers in CPU memory."""
     if isinstance(offsets, Buffer):
         offsets = offsets.to_numpy()
     elif hasattr(offsets, "cpu"):  # torch's name for a copy in CPU memory
         offsets = offsets.cpu()
-    elif hasattr(offsets, "get") and not isinstance(offsets, np.ndarray):  # CuPy's
+    elif hasattr(offsets, "get") and hasattr(offsets, "dtype"):  # CuPy's
         offsets = offsets.get()
+    if np.ma.is_masked(offsets):
+        raise InvalidOperandError("offsets: a masked array with masked elements; pass its filled() or compressed()")
     try:
-        numbers = np.asarray(offsets)
+        # As objects, because numpy makes floats of integers beyond 64 bits.
+        numbers = np.asarray(offsets, dtype=None if hasattr(offsets, "dtype") else object)
     except (TypeError, ValueError) as error:
         raise InvalidOperandError(f"offsets: {error}; pass integers in a list or an array") from None
-    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iuO" and numbers.size):
         raise InvalidOperandError(
             f"offsets: shape {numbers.shape}, {numbers.dtype}; pass integers in a list or an array of one axis"
         )
-    return [int(number) for number in numbers]
+    return [_integer(number, index) for index, number in enumerate(numbers.tolist())]
+
+
+def _integer(number: Any, index: int) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidOperandError(
+            f"offsets: element {index} is {number!r:.80} ({type(number).__name__}); pass integers"
+        ) from None
 
 
 def wrong_count(count: int, groups: int) -> InvalidProblemError:

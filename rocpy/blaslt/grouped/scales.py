@@ -13,6 +13,7 @@ from rocpy._operand import describe
 from rocpy.blaslt.arrays.blocks import repeated
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.model.problem import dense_strides
+from rocpy.blaslt.model.product_types import are_of_lines
 from rocpy.blaslt.model.scale_arguments import check_scale_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
@@ -45,6 +46,12 @@ class Placed:
         """Whether it is a number on the host."""
         return isinstance(self.value, float)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is an array of one number that may be the scale of the only row or column."""
+        shape = tuple(getattr(self.value, "shape", ()))
+        return self.kind == "scalar" and len(shape) in (1, 2) and math.prod(shape) == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -75,9 +82,13 @@ def pair(
         None if value is None else _read(value, name, each, groups)
         for value, name, each in zip(values, ("scale_a", "scale_b"), lines, strict=True)
     ]
-    left = kinds_read[0]
-    if by_rows and left is not None and left.kind == "scalar" and len(getattr(left.value, "shape", ())) in (1, 2):
-        kinds_read[0] = _as_vectors(left, left.value, groups, longest if lines[0].shared else lines[0].count)
+    single_a, single_b = (one is not None and one.is_single for one in kinds_read)
+    of_lines = (single_a or single_b) and are_of_lines(lines[0].count, lines[1].count, single_a, single_b)
+    for index, wanted in ((0, single_a and (by_rows or of_lines)), (1, single_b and of_lines)):
+        one = kinds_read[index]
+        if one is not None and wanted:
+            length = longest if lines[index].shared else lines[index].count
+            kinds_read[index] = _as_vectors(one, one.value, groups, length)
     if {one.kind for one in kinds_read if one is not None} == {"scalar", "vector"}:
         for index, one in enumerate(kinds_read):
             other = kinds_read[1 - index]
@@ -142,10 +153,10 @@ def _as_vectors(one: Placed, like: Any, groups: int, length: int) -> Placed:
 def of_group(value: Any, name: str, lines: Lines, groups: int, group: int, low: int, high: int) -> Any:
     """Return one group's scales, as :func:`rocpy.matmul` takes them."""
     shape = tuple(getattr(value, "shape", ()))
-    if math.prod(shape) == 1 or not shape:
-        return value
+    if math.prod(shape) == 1:  # with axes it may be that of the only row or column of all, and not of one group
+        return value if lines.count == 1 or not shape else value.reshape(())
     if shape == (groups, 1, 1):
-        return value[group]
+        return value[group, 0, 0]
     if not lines.shared:
         return value[0 if shape[0] == 1 and len(shape) == 3 else group]
     return value[:, low:high] if name == "scale_b" and len(shape) == 2 else value[low:high]

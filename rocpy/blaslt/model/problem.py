@@ -239,10 +239,12 @@ class Problem:
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
-        """Shape of the bias gradient, M or N, preceded by the batch axes of the summed array (result, a or b)."""
+        """Shape of the bias gradient: M or N, preceded by the batch axes of the result, or of a or b and its scales."""
         if self.row.gradient == "bgrada":
-            return (*self.a.shape[:-2], self.m)
-        return (*(self.b.shape[:-2] if self.row.gradient == "bgradb" else self.batch_shape), self.n)
+            return (*_common_axes(self.a.shape[:-2], self.scale_a_batch), self.m)
+        if self.row.gradient == "bgradb":
+            return (*_common_axes(self.b.shape[:-2], self.scale_b_batch), self.n)
+        return (*self.batch_shape, self.n)
 
     @property
     def column_bias(self) -> bool:
@@ -355,6 +357,13 @@ def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
             return None
         result.append(q if p == 1 else p)
     return tuple(reversed(result))
+
+
+def _common_axes(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the batch axes of two arrays that both broadcast to those of one product."""
+    axes = broadcast(x, y)
+    assert axes is not None
+    return axes
 
 
 def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:

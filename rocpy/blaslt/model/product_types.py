@@ -377,6 +377,14 @@ def scale_kind(
     )
 
 
+def are_of_lines(m: int, n: int, single_a: bool, single_b: bool) -> bool:
+    """Whether scales are one for each row of a and column of b where some are arrays of one number that have axes.
+
+    Such an array is that of the only row or column, unless the other one can only be a scalar of the same form.
+    """
+    return (m == 1 or not single_a) and (n == 1 or not single_b)
+
+
 def _fits(batch: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
     """Whether batch axes broadcast to those of the product."""
     if len(batch) > len(batch_shape):

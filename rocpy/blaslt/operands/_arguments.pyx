@@ -297,8 +297,11 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     return False
 
 
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, ScaleArguments scales, object options):
-    """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, ScaleArguments scales, object options, bint of_weight):
+    """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here.
+
+    `of_weight`: b is of a Weight, and may be on the device already.
+    """
     cdef Operands operands
     cdef Operand *each[6]
     cdef WeightSnapshot weight = None
@@ -319,7 +322,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                 _operand.parse(array, name, each[i])
             else:
                 _operand.parse_output(array, name, each[i])
-            if each[i].device_type != _CPU and each[i].device_type != _PINNED:
+            if each[i].device_type != _CPU and each[i].device_type != _PINNED and not (i == 1 and of_weight):
                 raise InvalidOperandError(
                     f"{name} is on {device_name(each[i].device_type, each[i].device_id)} and a on "
                     f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are "

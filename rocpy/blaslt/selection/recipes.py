@@ -12,7 +12,7 @@ from rocpy import dtypes, platform
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
-from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, broadcast
+from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem
 from rocpy.blaslt.model.product_types import find_family, needs_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.errors import UnsupportedError
@@ -251,11 +251,6 @@ def has_unit_scales(recipe: Recipe, a: str, b: str) -> bool:
 
 def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
     """Whether a product by a recipe has the problem's scales: those of blocks along K only the library applies."""
-    for gradient, operand, batch in (
-        ("bgrada", problem.a, problem.scale_a_batch), ("bgradb", problem.b, problem.scale_b_batch)
-    ):  # fmt: skip
-        if problem.row.gradient == gradient and broadcast(batch, operand.shape[:-2]) != operand.shape[:-2]:
-            return False  # the sums have the operand's own batch axes
     return recipe.blocks or not _has_blocks(problem) or (recipe.scaled and not recipe.operands)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import array
 import itertools
 
 import numpy as np
@@ -305,11 +306,80 @@ def test_offsets_are_checked(offsets, message, rng):
             rocpy.grouped_matmul(a, b, offsets=given_offsets)
 
 
+class Listed:
+    """A sequence that is neither a list nor a tuple."""
+
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        range(0, 12, 3), Listed(0, 3, 6, 9), array.array("q", [0, 3, 6, 9]), array.array("H", [0, 3, 6, 9]),
+        np.array([0, 3, 6, 9], object), np.array([0, 3, 6, 9], ">i4"), np.array([3, 6, 9], np.uint64),
+        [np.int8(0), 3, np.array(6), 9], range(3, 12, 3),
+    ],
+)  # fmt: skip
+def test_offsets_are_integers_in_any_sequence_or_array(offsets, rng):
+    a, b = normal(rng, 9, 4), normal(rng, 3, 4, 2)
+    expected = rocpy.grouped_matmul(a, b, offsets=[0, 3, 6, 9])
+    np.testing.assert_array_equal(rocpy.grouped_matmul(a, b, offsets=offsets), expected)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        (np.array([0, 2**63 + 5, 3, 9], np.uint64), f"boundary 1 is {2**63 + 5}, past the 9"),
+        ([0, 2**63 + 5, 3, 9], f"boundary 1 is {2**63 + 5}, past the 9"),
+        ([0, 2**70, 3, 9], f"boundary 1 is {2**70}, past the 9"),
+        ([2**70, 3, 9], f"boundary 1 is {2**70}, past the 9"),
+        (np.array([0, -(2**70), 3, 9], object), f"boundary 1 is -{2**70}, which comes after 0"),
+        ([-(2**65), 3, 5, 9], f"boundary 0 is -{2**65}, which is negative"),
+    ],
+)
+def test_wrong_offsets_are_named_as_they_are(offsets, message, rng):
+    with pytest.raises(rocpy.InvalidProblemError, match=f"^offsets: {message}"):
+        rocpy.grouped_matmul(normal(rng, 9, 4), normal(rng, 3, 4, 2), offsets=offsets)
+
+
 def test_offsets_that_are_no_integers_are_refused(rng):
     a, b = normal(rng, 9, 4), normal(rng, 3, 4, 2)
-    for offsets in ([0.0, 3.0, 9.0], np.array([[0, 3, 9]]), "036", np.array([True, True, True]), 3, [None]):
-        with pytest.raises(rocpy.RocpyError, match="offsets"):
+    integers, floats = [0, 3, 6, 9], [0.0, 3.0, 6.0, 9.0]
+    lists = (
+        floats,
+        [0, 3.5, 6, 9],
+        [None],
+        [0, "3", 6, 9],
+        [0, np.array(3.0), 6, 9],
+        {"a": 1},
+        "036",
+        3,
+        iter(integers),
+    )
+    arrays = (np.array([integers]), np.array([True] * 4), *(np.array(integers, x) for x in ("m8[s]", "f8", "U1")))
+    for offsets in (*lists, *arrays, np.array(floats, object)):
+        with pytest.raises(rocpy.InvalidOperandError, match=r"^offsets: .*pass integers"):
             rocpy.grouped_matmul(a, b, offsets=offsets)
+    with pytest.raises(rocpy.InvalidOperandError, match="^offsets: .*mask"):
+        rocpy.grouped_matmul(a, b, offsets=np.ma.array(integers, mask=[0, 1, 0, 0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 8])
+@pytest.mark.parametrize("k", [100, 300])
+def test_groups_of_one_size_use_the_algorithm_of_a_batch_and_others_that_of_one_product(k, n, dtype, rng):
+    a, b = rng.standard_normal((10, k)).astype(dtype), rng.standard_normal((2, k, n)).astype(dtype)
+    same = rocpy.grouped_matmul(a, b, offsets=[0, 5, 10])
+    np.testing.assert_array_equal(same, rocpy.matmul(a.reshape(2, 5, k), b).reshape(10, n))
+    others = rocpy.grouped_matmul(a, b, offsets=[0, 4, 10])
+    np.testing.assert_array_equal(others, np.concatenate([rocpy.matmul(a[:4], b[0]), rocpy.matmul(a[4:], b[1])]))
 
 
 def test_wrong_shapes_are_refused(rng):

@@ -139,3 +139,29 @@ def test_the_self_test_shows_the_library_each_layout_on_a_device_with_memory_of_
     met = ast.literal_eval(run_python(SELF_TESTED, ROCPY_HOST_STAGING="1").stdout)
     rows = (6, 1), (5, 1)
     assert met == [rows, ((1, 4), (5, 1)), ((6, 1), (1, 6)), ((1, 9), (10, 1)), rows]
+
+
+WEIGHTS = """
+import ml_dtypes, numpy as np, rocpy
+
+def computed(a, w, scale):
+    yield rocpy.matmul(a, w, scale_a=scale, dtype="float32")
+    yield rocpy.grouped_matmul([a], [w], scale_a=[scale], dtype="float32")[0]
+    with rocpy.Matmul(a, w, scale_a=scale, dtype="float32") as mm:
+        yield mm.execute()
+        yield mm.execute()
+
+for name in ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"):
+    for k, n in ((0, 5), (64, 0), (64, 5)):
+        b, scale_b = np.ones((k, n), getattr(ml_dtypes, name)), np.full((k // 32, n), 128, np.uint8)
+        a, scale_a = np.ones((4, k), b.dtype), np.full((4, k // 32), 127, np.uint8)
+        for w in (rocpy.Weight(b, scale=scale_b), rocpy.Weight(b.T.copy(), scale=scale_b.T.copy(), layout="nk")):
+            for d in computed(a, w, scale_a):
+                assert d.shape == (4, n) and (d == 2 * k).all(), (name, k, n, w.layout, d)
+"""
+
+
+def test_a_weight_with_block_scales_that_is_not_packed_is_multiplied_by_what_is_in_cpu_memory(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    run_python(WEIGHTS, ROCPY_HOST_STAGING="1")
