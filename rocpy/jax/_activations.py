@@ -50,7 +50,7 @@ def activation_of(spec: Spec) -> Callable[[Any], Any]:
 
 def wide(x: Any) -> Any:
     """Return an array in the type that elementwise derivatives are computed in."""
-    return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
+    return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4 else x
 
 
 def plain_spec(spec: Spec) -> Spec:
@@ -79,5 +79,6 @@ def slope(spec: Spec, g: Any, x: Any) -> Any:
 def row_sums(spec: Spec, y: Any, vector_a: bool, vector_b: bool) -> Any:
     """Return the sums of a product's rows, which are the gradient of a bias; of vectors, those of the matrix."""
     full = y[..., None] if vector_b else y
-    sums = full if vector_a else full.sum(-2)
-    return sums.astype(dtypes.lookup(gradient_type(str(y.dtype), bool(spec.scales))).numpy)
+    dtype = dtypes.lookup(gradient_type(str(y.dtype), bool(spec.scales))).numpy
+    full = full.astype(dtype) if y.dtype.itemsize == 1 else full  # sums of eight bits have more
+    return (full if vector_a else full.sum(-2)).astype(dtype)

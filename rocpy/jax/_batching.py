@@ -10,8 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from rocpy.blaslt.model.problem import is_column_bias
-from rocpy.jax._call import OPERANDS, Spec
+from rocpy.jax._call import OPERANDS, Spec, is_column
 from rocpy.jax._partition import partitioned_call
 
 __all__ = ["batched_call"]
@@ -77,14 +76,11 @@ def _map(spec: Spec, size: int, mapped: Sequence[bool], operands: Sequence[Any])
     if aux is not None:
         aux = jnp.broadcast_to(promoted(aux, "aux"), (size, *batch, m, n))
     if bias is not None:
-        own = bias.shape[1:] if maps["bias"] else bias.shape
-        if is_column_bias(own, m, n, batch, rows and columns):
-            bias = _padded(bias, maps["bias"], len(batch) + 2)
+        own = bias.ndim - maps["bias"]
+        if is_column(own, len(batch), rows and columns):
             bias = bias if maps["bias"] else bias[None]
-        elif maps["bias"] or n == 1:
-            # Spelled out where one element could be taken for a bias per row.
-            bias = _padded(bias, maps["bias"], len(batch) + 1)
-            bias = jnp.broadcast_to(bias, (size, *batch, n)) if n == 1 else bias
+        elif maps["bias"] or own > 1:
+            bias = jnp.broadcast_to(_padded(bias, maps["bias"], len(batch) + 1), (size, *batch, n))
     results = batched_call(spec, (a, b, c, bias, aux))
 
     def demoted(x: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
@@ -19,7 +20,7 @@ from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.jax import _handler
 
-__all__ = ["OPERANDS", "Spec", "call", "problem_of", "varying_axes"]
+__all__ = ["OPERANDS", "Spec", "call", "is_column", "problem_of", "spelled_out", "varying_axes"]
 
 #: The operands of a product, in the order of the call.
 OPERANDS = ("a", "b", "c", "bias", "aux")
@@ -175,6 +176,23 @@ def _checked(spec: Spec, seen: Seen) -> Checked:
 
 # A call outside jax.jit is checked each time; equal ones are told from their shapes.
 _checked_once = functools.lru_cache(maxsize=1024)(_checked)
+
+
+def spelled_out(bias: Any, problem: Problem, result: Sequence[Any]) -> Any:
+    """Return a bias in the form whose rank alone says what it holds, as `is_column` reads it.
+
+    The extents of a shape do not: a device of several has other ones, and so has an exported program when it runs.
+    ``result`` is the result's shape, in which extents may be symbols.
+    """
+    axes = len(problem.batch_shape)
+    if problem.column_bias:
+        return jnp.expand_dims(bias, tuple(range(axes + 2 - bias.ndim)))
+    return bias if bias.ndim == 1 else jnp.broadcast_to(bias, (*result[:axes], bias.shape[-1]))
+
+
+def is_column(bias: int, batch: int, matrices: bool) -> bool:
+    """Whether a bias of so many axes, spelled out, is one for each row; ``matrices``: neither operand is a vector."""
+    return matrices and bias == batch + 2
 
 
 def varying_axes(x: Any) -> frozenset[str]:

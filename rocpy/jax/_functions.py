@@ -15,10 +15,10 @@ from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, 
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
 from rocpy.blaslt.model.scale_arguments import check_scale_number
-from rocpy.blaslt.model.settings import check_whole_factors, clamp_bounds, real_number
+from rocpy.blaslt.model.settings import check_whole_factors, clamp_bounds, real_number, refuse_recorded
 from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
-from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
+from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of, spelled_out
 from rocpy.jax._gradients import product
 
 if TYPE_CHECKING:
@@ -34,14 +34,28 @@ def _operand(x: Any, name: str) -> Any:
     if isinstance(x, np.ndarray) and not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))  # jax has no other
     if isinstance(x, (jax.Array, np.ndarray)):
+        if str(x.dtype) in dtypes.DTYPES and dtypes.DTYPES[str(x.dtype)].bits < 8:
+            raise UnsupportedError(
+                f"{name}: products of {x.dtype} need scales by blocks, which rocpy.jax does not take; use rocpy.matmul "
+                "outside of jax's transformations, with numpy arrays"
+            )
+        if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer) and x.is_deleted():
+            raise InvalidOperandError(f"{name}: a jax array that was deleted or donated; pass one that has its values")
         try:
             return jnp.asarray(x)
         except (TypeError, ValueError) as error:
             raise InvalidOperandError(f"{name}: numpy array of {x.dtype}, which jax does not have: {error}") from None
-    raise InvalidOperandError(
-        f"{name}: got {type(x).__module__}.{type(x).__name__}; rocpy.jax takes jax and numpy arrays: pass "
-        f"{_array_of(x, name)}"
-    )
+    kind = f"{type(x).__module__}.{type(x).__name__}"
+    raise InvalidOperandError(f"{name}: got {kind}; rocpy.jax takes jax and numpy arrays: {_advice(x, name)}")
+
+
+def _advice(x: Any, name: str) -> str:
+    """Return what to do with what is no array of jax's or numpy's."""
+    if isinstance(x, (bool, int, float, complex, np.generic)):
+        return "multiply by alpha= instead"
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return "it has no values; pass it to jax.eval_shape, jax.jit(...).lower or jax.export, which trace a call"
+    return f"pass {_array_of(x, name)}"
 
 
 def _array_of(x: Any, text: str) -> str:
@@ -52,12 +66,16 @@ def _array_of(x: Any, text: str) -> str:
         return text
     if hasattr(x, "__dlpack__"):
         return f"jax.dlpack.from_dlpack({text}{'.detach()' if hasattr(x, 'detach') else ''})"
+    if hasattr(x, "todense"):  # jax's and scipy's sparse arrays
+        return f"{text}.todense()"
     return f"jax.numpy.asarray({text})"
 
 
 def _number(x: Any, name: str) -> float:
     if isinstance(x, jax.core.Tracer):
         raise UnsupportedError(f"{name}: traced by jax; it must be known when the function is traced: multiply by it")
+    if hasattr(type(x), "requires_grad"):
+        refuse_recorded(x, name)
     try:
         return real_number(x)
     except (TypeError, ValueError, OverflowError):
@@ -66,7 +84,8 @@ def _number(x: Any, name: str) -> float:
             raise InvalidOperandError(
                 f"{name}: got an array of shape {tuple(shape)}, expected a real number; multiply by the array yourself"
             ) from None
-        raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number") from None
+        advice = "; multiply by it yourself" if isinstance(x, (complex, np.complexfloating)) else ""
+        raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number{advice}") from None
 
 
 def _scale(x: Any, name: str) -> float | None:
@@ -86,11 +105,6 @@ def _check_scales(a: Any, b: Any, dtype: str | None, scales: Collection[str]) ->
     family = find_family(*names)
     if not needs_scales(family, dtype or family.results[0]):
         return
-    if "scalar" not in family.scales:
-        raise UnsupportedError(
-            f"a and b: products of {' and '.join(names)} need scales by blocks, which rocpy.jax does not take; use "
-            "rocpy.matmul outside of jax's transformations"
-        )
     raise InvalidProblemError(
         f"a and b: {' and '.join(names)} are quantized values, which need scales: pass {' and '.join(missing)} for no "
         "scaling, or their scales as numbers; multiply by arrays of scales yourself"
@@ -195,12 +209,13 @@ def matmul(
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Numbers known when the function is traced, 32-bit integers for an integer result without scales; ``beta``
-        defaults to 1 if ``c`` is passed.
+        Real numbers known when the function is traced, 32-bit integers for an integer result without scales; ``beta``
+        defaults to 1 if ``c`` is passed. Complex factors are for you to multiply by.
     epilogue
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
     bias
-        For epilogues with a bias: length N, ``(batch, N)``, or ``(M, 1)``.
+        For epilogues with a bias: length N, ``(batch, N)``, or ``(M, 1)``. Which one it is, the shapes say when the
+        function is traced; devices and exported programs keep to it.
     aux
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
@@ -269,11 +284,13 @@ def matmul(
         scale_b=_scale(scale_b, "scale_b"),
     )
     try:
-        problem, _ = problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
+        # A mistake is told here, not from inside jax's transformations.
+        problem, shapes = problem_of(spec, operands)
     except InvalidProblemError:
         _check_scales(operands[0], operands[1], spec.dtype, spec.scales)
         raise
     if dtypes.lookup(problem.dtype).kind == "int" and not spec.scales:
         check_whole_factors(spec.alpha, spec.beta)
-    results = product(spec, *operands)
+    a, b, c, bias, aux = operands
+    results = product(spec, a, b, c, None if bias is None else spelled_out(bias, problem, shapes[0].shape), aux)
     return (results[0], {row.outputs[0]: results[1]}) if row.outputs else results[0]

@@ -14,12 +14,11 @@ import jax.numpy as jnp
 
 from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.blaslt.model.product_types import gradient_type
 from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, relu_slope, row_sums, slope, wide
 from rocpy.jax._batching import batched_call
-from rocpy.jax._call import Spec
+from rocpy.jax._call import Spec, is_column
 from rocpy.jax._partition import cut_as, sharding_of, vary_together
 
 __all__ = ["product"]
@@ -146,16 +145,18 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
     if _is_composed(spec.row):
         return residuals(gradients)
     a, b, c, bias, saved = residuals
-    d = gradients[0]
+    if not jnp.issubdtype(gradients[0].dtype, jnp.inexact):
+        return None, None, None, None, None
+    # Eight bits hold no gradient: all is computed in wider types, and rounded at the end.
+    narrow = _bits(gradients[0].dtype) == 8
+    d, saved, *more = (wide(x) if narrow and x is not None else x for x in (gradients[0], saved, *gradients[1:]))
     name = function_of(spec.row)
     if name in _BY_RESULT and spec.row.aux == "none":
         d = _BY_RESULT[name](d, saved)
     elif saved is not None:
         d = slope(spec, d, saved)
     if spec.row.aux == "store":
-        d = d + gradients[1]
-    if not jnp.issubdtype(d.dtype, jnp.inexact):
-        return None, None, None, None, None
+        d = d + more[0]
     grad_c = None if c is None else _sum_to(d * jnp.asarray(spec.beta, d.dtype), c.shape).astype(c.dtype)
     # With the axes that numpy's rules leave away for vectors.
     a2, b2 = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
@@ -163,7 +164,7 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
     d2 = d2[..., None, :] if a.ndim == 1 else d2
     grad_a, grad_b, sums = None, None, None
     if jnp.issubdtype(a.dtype, jnp.inexact):
-        # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
+        # Products of eight bits are computed in the narrowest type that holds their values.
         working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
         factor = spec.alpha * math.prod(spec.scales.values())
         base = Spec(alpha=factor, compute=spec.compute, options=spec.options)
@@ -194,7 +195,8 @@ def _gradient_a(base: Spec, spec: Spec, b: Any, d: Any) -> Any:
 
 def _gradient_b(base: Spec, spec: Spec, a: Any, b: Any, d: Any, with_sums: bool) -> tuple[Any, Any]:
     """Return b's gradient and, where asked for and one product gives both, the column sums of ``d``."""
-    if b.ndim == 2 and a.ndim > 2 and not spec.transpose_a and a.shape[:-1] == d.shape[:-1]:
+    whole = not spec.transpose_a and a.shape[:-1] == d.shape[:-1] and _has_whole_rows(a) and _has_whole_rows(d)
+    if b.ndim == 2 and a.ndim > 2 and whole:
         # One b for the whole batch: its gradient is a single product over all rows.
         a, d = _as_matrix(a), _as_matrix(d)
     with_sums = with_sums and a.ndim == d.ndim == 2
@@ -208,6 +210,12 @@ def _gradient_b(base: Spec, spec: Spec, a: Any, b: Any, d: Any, with_sums: bool)
         ours = dataclasses.replace(ours, epilogue=epilogue)
     results = product(ours, *operands, None, None, None)
     return results[0], results[1] if with_sums else None
+
+
+def _has_whole_rows(x: Any) -> bool:
+    """Whether jax can merge the axes of rows: on a mesh of explicit axes, where none but the first is cut."""
+    sharding = sharding_of(x)
+    return sharding is None or not any(sharding.spec[1:-1])
 
 
 def _as_matrix(x: Any) -> Any:
@@ -226,8 +234,7 @@ def _is_row(bias: _Addend | None, d: Any) -> bool:
 
 
 def _bias_gradient(bias: _Addend, a: Any, b: Any, d: Any) -> Any:
-    m, n = d.shape[-2:]
-    if is_column_bias(bias.shape, m, n, d.shape[:-2], min(a.ndim, b.ndim) > 1):
+    if is_column(len(bias.shape), d.ndim - 2, min(a.ndim, b.ndim) > 1):
         return _sum_to(d.sum(-1, keepdims=True), bias.shape)
     return _sum_to(d.sum(-2), bias.shape)
 

@@ -14,11 +14,10 @@ from jax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule, 
 from jax.sharding import NamedSharding, PartitionSpec
 
 from rocpy import dtypes
-from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.blaslt.selection.recipes import function_of
 from rocpy.errors import InvalidProblemError
 from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, row_sums, slope, wide
-from rocpy.jax._call import OPERANDS, Spec, call, problem_of, varying_axes
+from rocpy.jax._call import OPERANDS, Spec, call, is_column, problem_of, varying_axes
 
 __all__ = ["cut_as", "partitioned_call", "sharding_of", "vary_together"]
 
@@ -87,7 +86,7 @@ def _names(spec: Spec, seen: Seen) -> tuple[Names, Names]:
     if c is not None:
         operands.append(_aligned(names, c, full))
     if bias is not None:
-        column = rows and columns and is_column_bias(bias, problem.m, problem.n, result[:-2], True)
+        column = is_column(len(bias), len(batch), rows and columns)
         operands.append(_aligned((*batch, *m, "") if column else (*batch, *(n or ("",))), bias, full))
     if aux is not None:
         operands.append(_aligned(names, aux, full))
@@ -271,6 +270,6 @@ def _bias_shape(bias: Any, y: Any, rows: bool, columns: bool) -> tuple[int, ...]
     shape = tuple(bias.shape)
     if not (rows or columns):
         return shape[:-1]  # its one column is no axis of the result
-    if not (rows and columns) or is_column_bias(shape, y.shape[-2], y.shape[-1], y.shape[:-2], True):
+    if not (rows and columns) or is_column(len(shape), y.ndim - 2, True):
         return shape
     return (*shape[:-1], 1, shape[-1]) if len(shape) > 1 else shape

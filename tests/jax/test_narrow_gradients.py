@@ -134,3 +134,33 @@ def test_arrays_in_the_other_byte_order(dtype, operand):
 def test_arrays_that_jax_lacks(dtype):
     with pytest.raises(InvalidOperandError, match="b: "):
         rj.matmul(np.ones((2, 2), np.float32), np.zeros((2, 2), dtype))
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_erf", "silu", "sigmoid", "clamp", "gelu_aux", "relu_aux"])
+@pytest.mark.parametrize("alpha", [1.0, 1 / 16])
+def test_a_result_of_eight_bits(kind, name, alpha):
+    """The derivative is computed in wider types, from what was saved in eight bits."""
+    a, b = jnp.full((1, 4), 4, kind), jnp.full((4, 1), 2, kind)
+    settings = {"clamp": (-3.1, 33.3)} if name == "clamp" else {}
+
+    def loss(a, dtype):
+        y = rj.matmul(a, b, alpha=alpha, epilogue=name, scale_a=1.0, scale_b=1.0, dtype=dtype, **settings)
+        return (y[0] if isinstance(y, tuple) else y).astype(jnp.float32).sum()
+
+    found, wanted = (jax.grad(loss)(a, dtype).astype(jnp.float32) for dtype in (kind, "float32"))
+    np.testing.assert_allclose(found, wanted, rtol=2.0 ** -(jnp.finfo(kind).nmant + 1))
+
+
+@pytest.mark.parametrize("name", ["drelu_bgrad", "dgelu_bgrad"])
+def test_sums_of_a_result_of_eight_bits(name):
+    """More terms than eight bits can count are added in the wider type of the sums."""
+    a, b = jnp.ones((600, 2), jnp.float8_e4m3fn), jnp.ones((2, 3), jnp.float8_e4m3fn)
+    aux = jnp.full((600, 3), 8, jnp.float8_e4m3fn)
+
+    def run(a):
+        _, more = rj.matmul(a, b, epilogue=name, aux=aux, scale_a=1.0, scale_b=1.0, dtype="float8_e4m3fn")
+        return more["bgrad"].astype(jnp.float32)
+
+    found, _ = jax.vjp(run, a)
+    np.testing.assert_array_equal(found, np.full(3, 1200))

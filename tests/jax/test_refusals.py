@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What rocpy.jax.matmul does not take: each refusal names the operand and says what can be done."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+rj = pytest.importorskip("rocpy.jax")
+
+pytestmark = pytest.mark.jax
+
+
+@pytest.mark.parametrize("kind", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+@pytest.mark.parametrize("scales", [{}, {"scale_a": 1.0}, {"scale_b": np.ones((1, 4), np.uint8)}], ids=["no", "a", "b"])
+def test_elements_of_less_than_a_byte(kind, scales):
+    a, b = np.ones((4, 32), getattr(ml_dtypes, kind)), np.ones((32, 4), getattr(ml_dtypes, kind))
+    with pytest.raises(UnsupportedError, match=f"a: products of {kind} need scales by blocks"):
+        rj.matmul(a, b, **scales)
+
+
+def test_what_is_no_array():
+    from jax.experimental import sparse
+
+    ones = jnp.ones((2, 2))
+    for x, advice in (
+        (sparse.BCOO.fromdense(ones), r"pass b.todense\(\)"),
+        (jax.ShapeDtypeStruct((2, 2), jnp.float32), "it has no values"),
+        (np.float32(1), "multiply by alpha="),
+        (2.0, "multiply by alpha="),
+        ([[1.0, 2.0]], r"pass jax.numpy.asarray\(b\)"),
+    ):
+        with pytest.raises(InvalidOperandError, match=f"b: got .*: {advice}"):
+            rj.matmul(ones, x)
+
+
+@pytest.mark.parametrize("operand", ["a", "b", "c", "bias"])
+def test_deleted_arrays(operand):
+    operands = {"a": (2, 2), "b": (2, 2), "c": (2, 2), "bias": (2,)}
+    arrays = {name: jax.device_put(np.ones(shape, np.float32)) for name, shape in operands.items()}
+    arrays[operand].delete()
+    with pytest.raises(InvalidOperandError, match=f"^{operand}: .*deleted"):
+        rj.matmul(arrays["a"], arrays["b"], arrays["c"], bias=arrays["bias"], epilogue="bias")
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_complex_factors(name):
+    ones = jnp.ones((2, 2), jnp.complex64)
+    with pytest.raises(InvalidOperandError, match=f"{name}: .*expected a real number; multiply by it yourself"):
+        rj.matmul(ones, ones, ones, **{name: 1j})
