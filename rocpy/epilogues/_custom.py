@@ -11,6 +11,7 @@ from rocpy.blaslt.model.epilogues import UserEpilogue
 from rocpy.epilogues.expressions.evaluate import evaluate
 from rocpy.epilogues.expressions.expression import Expression, with_bias
 from rocpy.epilogues.expressions.gradient import Gradient, gradient_of
+from rocpy.epilogues.expressions.inputs import are_known, complete, shape_of
 from rocpy.epilogues.tracing.trace import Traced, applied, trace
 from rocpy.errors import InvalidProblemError
 
@@ -116,7 +117,11 @@ class CustomEpilogue(UserEpilogue):
         >>> halved.evaluate(np.ones((1, 2), np.float32), bias=np.arange(2, dtype=np.float32))
         array([[0.5, 1. ]], dtype=float32)
         """
-        results = evaluate(self.expression, x, self.complete(inputs))
+        inputs = self.complete(inputs)
+        arrays = {name: value for name, value in inputs.items() if len(getattr(value, "shape", ()))}
+        if hasattr(x, "shape") and are_known(x, *arrays.values()):
+            shape_of(self.expression, tuple(x.shape), 2, arrays, "{}")
+        results = evaluate(self.expression, x, inputs)
         return results[0] if self.expression.single else results
 
     def complete(self, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -127,32 +132,7 @@ class CustomEpilogue(UserEpilogue):
         InvalidProblemError
             If an input is missing, or there is none of that name.
         """
-        if inputs is None:
-            inputs = {}
-        if type(inputs) is dict and tuple(inputs) == self.expression.inputs:
-            complete_inputs = inputs.copy()  # another thread may change the caller's
-            for value in complete_inputs.values():
-                if value is None:
-                    break
-            else:
-                return complete_inputs
-        if not isinstance(inputs, Mapping):
-            raise InvalidProblemError(
-                f"epilogue_inputs: got {type(inputs).__name__}, expected a dict of the inputs by name"
-            )
-        complete_inputs = {**dict(self.expression.defaults), **inputs}
-        listed = ", ".join(self.inputs) or "none"
-        for name in inputs:
-            if name not in self.inputs:
-                raise InvalidProblemError(
-                    f"epilogue_inputs: epilogue {self.name!r} has no input {name!r}; its inputs: {listed}"
-                )
-        missing = [name for name in self.inputs if complete_inputs.get(name) is None]
-        if missing:
-            raise InvalidProblemError(
-                f"epilogue_inputs: epilogue {self.name!r} needs {', '.join(map(repr, missing))}; its inputs: {listed}"
-            )
-        return complete_inputs
+        return complete(self.expression, inputs)
 
     def vjp(self) -> Gradient:
         """Return the backward pass: how the gradients of the results become those of the product and the inputs.

@@ -226,7 +226,7 @@ def test_autocast_and_vmap(torch, rt, tensors):
 
 def test_opcheck_and_meta(torch, rt, tensors):
     epilogue = gated(torch)
-    arguments = (tensors["a"], tensors["b"], None, [tensors["bias"], tensors["full"]], ["bias", "full"], epilogue.text)
+    arguments = (tensors["a"], tensors["b"], None, [tensors["bias"], tensors["full"]], "bias,full", epilogue.text)
     torch.library.opcheck(torch.ops.rocpy.epilogue.default, (*arguments, 1.0, 0.0, None, None))
     meta = rocpy.matmul(torch.empty(4, 5, device="meta"), torch.empty(5, 6, device="meta"), epilogue=epilogues.swiglu)
     assert (meta.shape, meta.device.type) == ((4, 3), "meta")

@@ -172,7 +172,7 @@ def test_what_is_no_number_is_refused(value):
         rocpy.epilogue(lambda x: x * value)
     assert "test_numbers.py" in str(caught.value)
     if value is not None:  # the default of a parameter without one
-        with pytest.raises(rocpy.InvalidProblemError, match="the default of s is not a number"):
+        with pytest.raises(rocpy.InvalidProblemError, match="the default of s is (not a number|an integer)"):
             rocpy.epilogue(eval("lambda x, s=value: x * s", {"value": value}))
     plain = rocpy.epilogue(lambda x, s: x * s)
     text = r"^epilogue_inputs\['s'\]: got .*number"

@@ -65,6 +65,19 @@ def test_gates_have_their_limits_when_they_are_composed(torch, place, dtype):
             torch.testing.assert_close(d.detach().double(), limits.double(), rtol=1e-2, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_a_formula_has_its_own_limits(torch, bias):
+    """Of x * sigmoid(x) that is NaN at minus infinity, which is where silu is 0."""
+    x, bias = torch.tensor([FAR]), torch.tensor([bias])
+    for function in (
+        lambda x, bias: (x + bias) * torch.sigmoid(x + bias),
+        lambda x, bias: torch.sigmoid(x + bias) * (x + bias),
+        lambda x, bias: x * torch.sigmoid(x) + 0 * bias,
+    ):
+        d = rocpy.matmul(torch.ones(1, 1), x, epilogue=rocpy.epilogue(function), epilogue_inputs={"bias": bias})
+        torch.testing.assert_close(d, function(x, bias), equal_nan=True)
+
+
 @pytest.mark.parametrize("exponent", [-1, -2, -3, -4, -8, -16, -2.0])
 def test_negative_powers_neither_wrap_nor_overflow(torch, exponent):
     epilogue = rocpy.epilogue(lambda x: x**exponent)

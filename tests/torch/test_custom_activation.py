@@ -230,13 +230,29 @@ STEPS = {
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("name", STEPS)
-def test_a_function_of_steps_hands_no_gradient_on(name, bias):
+def test_gradients_of_a_function_of_steps_are_zeros(name, bias):
     mlp = rt.MLP(8, 16, activation=rocpy.epilogue(STEPS[name]), bias=bias)
     x = torch.randn(4, 8, requires_grad=True)
     hidden = STEPS[name](F.linear(x, mlp.fc1.weight, mlp.fc1.bias))
     y = mlp(x)
     torch.testing.assert_close(y, F.linear(hidden, mlp.fc2.weight, mlp.fc2.bias), atol=1e-4, rtol=1e-4)
     y.square().mean().backward()
-    assert x.grad is None
-    assert mlp.fc1.weight.grad is None
-    assert mlp.fc2.weight.grad.shape == mlp.fc2.weight.shape
+    for one in (x, *mlp.fc1.parameters()):
+        assert not one.grad.any()
+    assert mlp.fc2.weight.grad.any()
+    inputs = [x, *mlp.fc1.parameters()]
+    for grad in torch.autograd.grad(rt.linear(x, *mlp.fc1.parameters(), activation=mlp.fc1.activation).sum(), inputs):
+        assert not grad.any()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_gradients_of_operands_without_a_slope_are_zeros(name):
+    shapes = {"a": (4, 3), "b": (3, 5), "c": (4, 5), "r": (5,), "s": (4, 5)}
+    operands = dict(zip(shapes, tensors(*shapes.values(), dtype=torch.float32), strict=True))
+    a, b, c, r, s = operands.values()
+    epilogue = rocpy.epilogue(lambda x, r, s: STEPS[name](x + r) + s)
+    y = rt.matmul(a, b, c, beta=1.0, epilogue=epilogue, epilogue_inputs={"r": r, "s": s})
+    grads = torch.autograd.grad(y.sum(), list(operands.values()))
+    assert [bool(one.any()) for one in grads] == [False, False, False, False, True]
+    for one, grad in zip(operands.values(), grads, strict=True):
+        assert (grad.shape, grad.dtype) == (one.shape, one.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 from rocpy._operand import describe, shares_memory
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
-from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
+from rocpy.blaslt.model.problem import OperandInfo, Problem, dense_strides
 from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
 from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.blaslt.selection.recipes import working_type
@@ -83,6 +83,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
     InvalidProblemError
         If an input does not broadcast to the result; the message names it.
     """
+    from rocpy.epilogues.expressions.inputs import shape_of
     from rocpy.epilogues.expressions.resolve import resolve
 
     if problem.is_complex:
@@ -90,19 +91,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
             f"epilogue {expression.name!r}: the product is {problem.dtype}, and custom epilogues are functions of real "
             "numbers; apply it to the plain product"
         )
-    full = problem.result_shape
-    half = full
-    if any(node.op == "pick" for node in expression.nodes):
-        if not full or full[-1] % 2 or len(problem.b.shape) < 2:
-            raise InvalidProblemError(
-                f"epilogue {expression.name!r} takes every second column of the product, and the product has shape "
-                f"{full}; N must be even: interleave two weights of equal shape"
-            )
-        half = (*full[:-1], full[-1] // 2)
-    for name, halved in _domains(expression).items():
-        if name in inputs:
-            for wanted in {half if one else full for one in halved}:
-                _check_shape(name, inputs[name].shape, wanted)
+    shape = shape_of(expression, problem.result_shape, len(problem.b.shape), inputs)
     resolved = resolve(
         expression, problem.dtype, {name: (one.dtype, 2 if one.shape else 1) for name, one in inputs.items()}
     )
@@ -117,7 +106,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
         resolved,
         problem,
         tuple((name, inputs[name]) for name in expression.used_inputs),
-        half if expression.halved else full,
+        shape,
     )
 
 
@@ -125,37 +114,6 @@ _RESULTS = (
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
     "int8", "int32",
 )  # fmt: skip
-
-
-def _domains(expression: Expression) -> dict[str, set[bool]]:
-    """Return for each input whether it meets values of half the product's columns, of all, or both."""
-    halves = expression.halves
-    wanted: list[set[bool]] = [set() if half is None else {half} for half in halves]
-    for position in expression.outputs:
-        wanted[position] |= {bool(halves[position])}
-    domains: dict[str, set[bool]] = {}
-    for position in range(len(expression.nodes) - 1, -1, -1):
-        node = expression.nodes[position]
-        below = {"pick": {False}, "interleave": {True}}.get(node.op, wanted[position])
-        for arg in node.args:
-            wanted[arg] |= below
-        if node.op == "input":
-            domains.setdefault(node.value, set()).update(wanted[position])
-    return domains
-
-
-def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if broadcast(shape, wanted) == wanted:
-        return
-    forms = []
-    if wanted:
-        forms.append(f"({wanted[-1]},) for one per column")
-    if len(wanted) > 1:
-        forms.append(f"({wanted[-2]}, 1) for one per row")
-    raise InvalidProblemError(
-        f"epilogue_inputs[{name!r}]: shape {shape} does not broadcast to the result's {wanted}; expected "
-        + ", ".join([*forms, f"{wanted}, or one number"])
-    )
 
 
 # ---- what the library computes of it ----
@@ -195,8 +153,11 @@ def base_type(bound: Bound) -> str:
     """Return the type of the product that an unfused epilogue begins with: the widest there is of what is computed."""
     problem = bound.problem
     available = RESULT_TYPES.get(problem.a.dtype, ())
-    wanted = bound.resolved.compute or working_type(problem.dtype)
-    return wanted if wanted in available and problem.c is None else problem.dtype
+    if problem.c is None:
+        for wanted in (bound.resolved.compute, working_type(problem.dtype)):
+            if wanted in available:
+                return wanted
+    return problem.dtype
 
 
 def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
@@ -218,12 +179,20 @@ def check_promise(bound: Bound, options: Options) -> None:
         )
 
 
-def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
-    """Return the arrays that results go to, ``None`` where there is none; refuses others than there are results."""
+def check_out(out: Any, bound: Bound, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the arrays that results go to, ``None`` where there is none; refuses others than there are results.
+
+    An array may be one of the inputs, as it may be ``c``, but not overlap one otherwise.
+    """
     count = len(bound.out_types)
     if out is None:
         return (None,) * count
     if bound.resolved.expression.single:
+        if isinstance(out, (tuple, list)):
+            raise InvalidOperandError(
+                f"out: got a {type(out).__name__}, and epilogue {bound.resolved.expression.name!r} has one result; "
+                "pass the array itself"
+            )
         outs: tuple[Any, ...] = (out,)
     elif not isinstance(out, (tuple, list)) or len(out) != count:
         raise InvalidOperandError(
@@ -241,7 +210,20 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
     for (i, one), (j, other) in itertools.combinations(written, 2):
         if shares_memory(one, other):
             raise InvalidOperandError(f"out: results {i} and {j} share memory; pass two arrays")
+    for (_, one), name in itertools.product(written, (name for name, _ in bound.inputs)):
+        value = inputs[name]
+        if shares_memory(one, as_bytes(value)) and not _is_same(one, value):
+            raise InvalidOperandError(
+                f"out shares memory with epilogue_inputs[{name!r}], and is not that array; pass the input itself or "
+                "another array"
+            )
     return outs
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    first, second = describe(one, "out"), describe(as_bytes(other), "out")
+    return all(first[what] == second[what] for what in ("data", "dtype", "shape", "strides"))
 
 
 def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
@@ -253,22 +235,28 @@ def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
 
 def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
     """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
+    plain = plain_numbers(inputs)
+    arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in plain}
+    numbers = {name: inputs[name] for name in plain}
+    return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
+
+
+def plain_numbers(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those inputs that are numbers, as Python's; refuses what is no real number."""
     from rocpy.epilogues.expressions.evaluate import is_number
     from rocpy.epilogues.expressions.types import plain_number
 
-    numbers = {name: value for name, value in inputs.items() if is_number(value)}
-    plain = {name: plain_number(value) for name, value in numbers.items()}
+    plain = {name: plain_number(value) for name, value in inputs.items() if is_number(value)}
     for name, value in plain.items():
         if value is None:
             raise InvalidOperandError(
-                f"epilogue_inputs[{name!r}]: got {type(numbers[name]).__name__}; pass an array or a real number"
+                f"epilogue_inputs[{name!r}]: got {type(inputs[name]).__name__}; pass an array or a real number"
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidProblemError(
                 f"epilogue_inputs[{name!r}]: got an integer below -2**63 or above 2**63 - 1; pass a float"
             )
-    arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
-    return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
+    return plain
 
 
 def keys_of(numbers: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
@@ -279,7 +267,11 @@ def keys_of(numbers: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 @functools.lru_cache(maxsize=512)
 def with_values(expression: Expression, numbers: tuple[tuple[Any, ...], ...]) -> Expression:
     """Return an expression with numbers in the place of inputs."""
-    return expression.with_values({name: value for name, _, _, value in numbers})
+    try:
+        return expression.with_values({name: value for name, _, _, value in numbers})
+    except InvalidProblemError as error:  # integers that grow
+        named = ", ".join(f"epilogue_inputs[{name!r}]" for name, kind, *_ in numbers if kind is int)
+        raise InvalidProblemError(f"{named}: {error}") from None
 
 
 def problem_of(bound: Bound) -> Problem:

@@ -99,7 +99,7 @@ def executable_of(ProductCall call not None, tuning):
     if call.out is None and executable.single:
         call.out = (None,)
     else:
-        call.out = _custom.check_out(call.out, executable.bound)
+        call.out = _custom.check_out(call.out, executable.bound, call.inputs)
     return executable
 
 
@@ -282,6 +282,6 @@ cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -
             if not isinstance(extent, int):
                 return False  # a symbol of a tracer
         rest.append((kind, shape, str(x.dtype), str(getattr(x, "device", ""))))
-    except (AttributeError, TypeError, RuntimeError):  # the last one of a nested tensor, which has no shape
+    except (AttributeError, TypeError, RuntimeError, ValueError):  # the last ones of nested tensors and torch.fx's symbols
         return False
     return True

@@ -211,7 +211,7 @@ class CustomProduct(PlannedProduct):
             _custom.check_inputs(self.inputs)  # refuses those without memory
         if not self._strategies:
             self.plan()
-        outs = _custom.check_out(out, self.bound)
+        outs = _custom.check_out(out, self.bound, self.inputs)
         label, position = self._chosen if algorithm is None else self._positions[self._find(algorithm).rank]
         stream = hold_stream(self.stream if stream is None else stream)
         with on_device_of(stream):

@@ -8,7 +8,7 @@ from typing import Any
 from rocpy import _json
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["checked_expression", "checked_integers", "checked_settings", "checked_strides"]
+__all__ = ["checked_expression", "checked_integers", "checked_settings", "checked_strides", "hidden_difference"]
 
 MOST_AXES = 32
 _SCALE_KINDS = ("", "scalar", "vector", "block32")
@@ -62,3 +62,12 @@ def checked_expression(text: Any) -> str:
     if not isinstance(text, str) or (text and not isinstance(_json.loads(text)["name"], str)):
         raise InvalidProblemError(f"expression: {text!r:.80} in a problem's record, expected the text of an object")
     return text
+
+
+def hidden_difference(recorded: Any, problem: Any) -> str:
+    """Return in which respect two problems differ whose texts are equal."""
+    if recorded.expression != problem.expression:
+        return " with another expression, or other numbers in it"
+    if recorded.inputs != problem.inputs:
+        return " with epilogue_inputs of other shapes or types"
+    return " with other strides"

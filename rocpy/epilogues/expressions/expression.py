@@ -139,13 +139,19 @@ class Expression:
                 f"an expression's record has format {version!r}; this rocpy reads format {FORMAT}"
             )
         try:
-            inputs = tuple(data["inputs"])
+            inputs, defaults = tuple(data["inputs"]), tuple(sorted(data.get("defaults", {}).items()))
             nodes = tuple(_node_from(row, position, inputs) for position, row in enumerate(data["nodes"]))
             outputs = tuple(data["outputs"])
             single, name = data["single"], data.get("name", "epilogue")
-            defaults = tuple(sorted(data.get("defaults", {}).items()))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
             raise InvalidProblemError(f"this is not an expression's record: {error}") from None
+        if not all(isinstance(one, str) for one in inputs) or len(set(inputs)) < len(inputs):
+            raise InvalidProblemError(f"an expression's record has inputs {list(inputs)!r:.80}; they are names")
+        for default, value in defaults:
+            if default not in inputs or not _is_number(value):
+                raise InvalidProblemError(
+                    f"an expression's record has a default {default!r:.80}: {value!r:.80}; expected a number"
+                )
         right = all(isinstance(one, int) and 0 <= one < len(nodes) for one in outputs) and outputs
         if not right or not isinstance(single, bool) or (single and len(outputs) != 1):
             raise InvalidProblemError(f"an expression's record has outputs {list(outputs)} of {len(nodes)} nodes")
@@ -154,6 +160,8 @@ class Expression:
     @classmethod
     def from_json(cls, text: str) -> Expression:
         """Return the expression that :meth:`to_json` wrote."""
+        if not isinstance(text, str):
+            raise InvalidProblemError(f"an expression's record is {type(text).__name__}, not the text of an object")
         return _from_json(text)
 
     # ---- what it says ----
@@ -290,7 +298,7 @@ def _hash_of(one: _Identity) -> int:
 def _from_json(text: str) -> Expression:
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidProblemError(f"an expression's record is not JSON: {error}") from None
     return Expression.from_dict(data)
 

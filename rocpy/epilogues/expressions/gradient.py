@@ -12,6 +12,7 @@ from typing import Any
 from rocpy._fp_environment import default_arithmetic
 from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
 from rocpy.epilogues.expressions.expression import Builder, Expression, free_name
+from rocpy.epilogues.expressions.inputs import check_names, refuse_missing
 from rocpy.epilogues.expressions.types import category, name_of
 from rocpy.errors import InvalidProblemError
 
@@ -71,11 +72,16 @@ class Gradient:
         x
             The product before the epilogue; where it is not read, any array of its shape, type and framework.
         inputs
-            The epilogue's inputs, by name.
+            The epilogue's inputs, by name; those that are neither read nor wanted may be left out.
         gradients
-            Those of its results.
+            Those of its results, each of the result's shape.
         wanted
             Names; all by default. Whole numbers and truth values have none.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a gradient is missing or has another shape, an input is missing, or there is no variable of a name.
 
         Examples
         --------
@@ -89,9 +95,15 @@ class Gradient:
             raise InvalidProblemError(
                 f"got {len(gradients)} gradients, expected {len(self.gradients)}, one for each result"
             )
+        inputs = {**dict(self.forward.defaults), **inputs}
+        check_names("wanted", self.forward, wanted or (), "variable", (self.product, *self.forward.inputs))
+        self._check_shapes(x, gradients)
         values_by_name = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
         likes = {**inputs, self.product: x}
         typed = _typed(self, x, inputs)
+        refuse_missing(
+            self.forward, [name for name in typed.names if name not in likes and (wanted is None or name in wanted)]
+        )
         chosen = [
             index
             for index, name in enumerate(typed.names)
@@ -100,10 +112,21 @@ class Gradient:
         if not chosen:
             return {}
         part = _part(typed.expression, tuple(chosen))
+        refuse_missing(self.forward, [name for name in part.used_inputs if name not in values_by_name])
         names = [typed.names[index] for index in chosen]
         # Sums are taken before they are rounded.
         values = evaluate(part, x, values_by_name, out_types=[_wide(likes[name], name) for name in names])
         return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
+
+    def _check_shapes(self, x: Any, gradients: Sequence[Any]) -> None:
+        shape = tuple(x.shape)
+        if self.forward.halved and shape:
+            shape = (*shape[:-1], shape[-1] // 2)
+        for name, value in zip(self.gradients, gradients, strict=True):
+            if tuple(value.shape) != shape:
+                raise InvalidProblemError(
+                    f"{name}: got shape {tuple(value.shape)}, expected the result's shape {shape}"
+                )
 
 
 def _typed(gradient: Gradient, x: Any, inputs: Mapping[str, Any]) -> Gradient:
@@ -112,6 +135,7 @@ def _typed(gradient: Gradient, x: Any, inputs: Mapping[str, Any]) -> Gradient:
     likes = [node.args[1] for node in forward.nodes if node.op == "cast_like"]
     if not likes:
         return gradient
+    refuse_missing(forward, [name for name in forward.used_inputs if name not in inputs])
     types = forward.types(name_of(x.dtype), {name: type_of(inputs[name], name) for name in forward.used_inputs})
     return gradient if all(category(types[like]) == 2 for like in likes) else gradient_of(_cast(forward, types))
 

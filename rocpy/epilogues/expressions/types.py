@@ -54,7 +54,7 @@ def number_type(value: float) -> str:
 
 
 def plain_number(value: Any) -> bool | int | float | None:
-    """Return a real number as one of Python's own three types, a fraction or decimal too; ``None`` for anything else."""
+    """Return a real number, a fraction or decimal too, as one of Python's own three types; ``None`` for others."""
     if isinstance(value, np.generic):
         # A long double and the small floats of ml_dtypes are no Python numbers by themselves.
         kind = value.dtype.kind

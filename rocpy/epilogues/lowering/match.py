@@ -74,10 +74,6 @@ def match(
     function, clamp, inner = "", None, output
     if node.op in _FUNCTIONS:
         function, inner = _FUNCTIONS[node.op], node.args[0]
-    elif node.op == "mul":
-        gate = _gated(expression, node.args)
-        if gate is not None:
-            function, inner = "silu", gate
     elif node.op == "maximum" and _number(expression, node.args[1]) == 0:
         function, inner = "relu", node.args[0]
     elif node.op == "clamp":
@@ -121,15 +117,6 @@ def _form(
         else:
             return None
     return NativeForm(function, terms["x"], beta, bias, c, clamp)
-
-
-def _gated(expression: Expression, args: tuple[int, ...]) -> int | None:
-    """Return y where two factors are y and sigmoid(y)."""
-    for y, gate in (args, args[::-1]):
-        node = expression.nodes[gate]
-        if node.op == "sigmoid" and node.args[0] == y:
-            return y
-    return None
 
 
 def _number(expression: Expression, index: int) -> Any:

@@ -335,9 +335,12 @@ def trace(function: Callable[..., Any]) -> Expression:
     return expression
 
 
-def _is_default(value: Any) -> bool:
+def _check_default(name: str, value: Any) -> None:
     number = plain_number(value)
-    return number is not None and (isinstance(number, float) or -(2**63) <= number < 2**63)
+    if number is None:
+        raise InvalidProblemError(f"{name} is not a number: {value!r}")
+    if isinstance(number, int) and not -(2**63) <= number < 2**63:
+        raise InvalidProblemError(f"{name} is an integer below -2**63 or above 2**63 - 1; use a float")
 
 
 def _code(function: Callable[..., Any]) -> Any:
@@ -377,8 +380,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tu
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise InvalidProblemError(f"{location}*{one.name}: an epilogue's inputs have names; write them out")
-        if one.default is not one.empty and not _is_default(one.default):
-            raise InvalidProblemError(f"{location}the default of {one.name} is not a number: {one.default!r}")
+        if one.default is not one.empty:
+            _check_default(f"{location}the default of {one.name}", one.default)
     if not parameters or parameters[0].default is not parameters[0].empty:
         raise InvalidProblemError(f"{location}its first parameter must be the product, without a default")
     if any(one.kind is one.KEYWORD_ONLY for one in parameters):

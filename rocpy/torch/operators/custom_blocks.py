@@ -92,8 +92,8 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
         x, w1, b1, w2, hidden, pre = ctx.saved_tensors
         needs = ctx.needs_input_grad
         gradient = gradient_of(Expression.from_json(ctx.expression))
-        # A function of steps, such as floor, hands no gradient on.
-        first = any(needs[1:4]) and gradient.product in gradient.names
+        has_slope = gradient.product in gradient.names  # a function of steps, such as floor, has none
+        first = any(needs[1:4]) and has_slope
         fused = grad is not None and first and grad_hidden is None and not torch.is_grad_enabled()
         grad_w2 = grad_b2 = d = None
         if grad is not None:
@@ -111,6 +111,8 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
             d = matmul(lines, w2, epilogue=epilogue, epilogue_inputs=wanted, dtype=pre.dtype).view(pre.shape)
         elif first and grad_hidden is not None:
             d = gradient(pre, _inputs(b1), [grad_hidden], [gradient.product]).get(gradient.product)
+        elif any(needs[1:4]) and not has_slope:
+            d = torch.zeros_like(pre)  # as in torch
         grad_b1 = None
         if grad_pre is not None:  # of the product before the bias
             if d is not None and needs[3]:
