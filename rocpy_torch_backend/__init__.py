@@ -33,13 +33,16 @@ def autoload() -> None:
 def _tell_distributed() -> None:
     backend = sys.modules[_DISTRIBUTED].Backend
     if "rocpy" not in backend.backend_list:
-        backend.register_backend("rocpy", _process_group, devices=["cpu", "cuda"])
+        backend.register_backend("rocpy", _process_group, extended_api=True, devices=["cpu", "cuda"])
 
 
-def _process_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
+def _process_group(facts: Any, options: Any) -> Any:  # noqa: ARG001  (what torch passes: it has no options of ours)
     from rocpy.torch.process_group.backend import create
+    from rocpy.torch.process_group.surface import check_device_backends
 
-    return create(store, rank, size, timeout)
+    # torch passes the backends of other devices to nobody, and would use this one for all devices.
+    check_device_backends(sys._getframe(1).f_locals.get("backend_config"))
+    return create(facts.store, facts.group_rank, facts.group_size, facts.timeout, facts.global_ranks_in_group)
 
 
 def when_imported(module: str, tell: Callable[[], None]) -> None:

@@ -5,25 +5,27 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import warnings
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed
 
-from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
 from rocpy.rccl import Communicator
 from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.callbacks import await_callbacks
 from rocpy.torch.process_group.caller import refuse_recording
 from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork, refuse_fork
-from rocpy.torch.process_group.lists import check_one_each, check_own, check_pairs
+from rocpy.torch.process_group.lists import check_inputs, check_one_each, check_own, check_pairs, check_results
 from rocpy.torch.process_group.staging import check_operator, dense, operator_of
-from rocpy.torch.process_group.surface import BackendSurface
+from rocpy.torch.process_group.surface import BackendSurface, CheckedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
 __all__ = ["RocpyProcessGroup", "create"]
@@ -36,9 +38,9 @@ EXIT_S = 5.0
 _alive: weakref.WeakSet[RocpyProcessGroup] = weakref.WeakSet()
 
 
-def create(store: Any, rank: int, size: int, timeout: timedelta) -> RocpyProcessGroup:
+def create(store: Any, rank: int, size: int, timeout: timedelta, global_ranks: Sequence[int] = ()) -> RocpyProcessGroup:
     """Make a group; torch calls this for ``init_process_group("rocpy")`` and for its subgroups."""
-    return RocpyProcessGroup(store, rank, size, timeout)
+    return RocpyProcessGroup(store, rank, size, timeout, global_ranks)
 
 
 class RocpyProcessGroup(BackendSurface):
@@ -57,13 +59,20 @@ class RocpyProcessGroup(BackendSurface):
         Which this is, and how many there are.
     timeout
         How long an operation may take where a call does not say.
+    global_ranks
+        The ranks of a subgroup, as those of the default group.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, global_ranks: Sequence[int] = ()) -> None:
         super().__init__(rank, size)
         self._store, self._own_rank, self._own_size = store, rank, size
         self._seconds = timeout.total_seconds()
-        self._main = Lane("rocpy collectives", lambda: self._connect("all/", rank, size))
+        # What errors call the ranks.
+        self._ranks = list(global_ranks) or list(range(size))
+        is_renamed = self._ranks != list(range(size))
+        self._note = f" (ranks of the default group; this group has {self._ranks})" if is_renamed else ""
+        connect = partial(self._connect, "all/", rank, size)
+        self._main = Lane("rocpy collectives", connect, self._ranks if is_renamed else (), self._note)
         self._transfers: dict[tuple[int, int, int], Lane] = {}
         self._process = os.getpid()
         self._group_name = self._group_desc = ""
@@ -71,10 +80,11 @@ class RocpyProcessGroup(BackendSurface):
         self._main.join()
         _alive.add(self)
 
-    def _connect(self, prefix: str, rank: int, size: int) -> Communicator:
+    def _connect(self, prefix: str, rank: int, size: int, check: Callable[[], None]) -> Communicator:
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
+        store = CheckedStore(self._store, check)
         return Communicator.from_store(
-            self._store, rank, size, prefix=prefix, device=device, timeout_s=self._seconds, name=f"torch {prefix[:-1]}"
+            store, rank, size, prefix=prefix, device=device, timeout_s=self._seconds, name=f"torch {prefix[:-1]}"
         )
 
     @property
@@ -122,20 +132,32 @@ class RocpyProcessGroup(BackendSurface):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def _run(self, opts: Any, tensors: list[Tensor], job: Job, *, may_be_sparse: bool = False) -> Any:
+    def _run(
+        self,
+        opts: Any,
+        tensors: list[Tensor],
+        job: Job,
+        *,
+        result: str = "tensor",
+        reads: Sequence[Tensor] = (),
+        read: str = "input",
+        may_be_sparse: bool = False,
+    ) -> Any:
         refuse_recording()
-        for tensor in () if may_be_sparse else tensors:
-            dense(tensor)
+        check_results(result, [x for x in tensors if x.layout != torch.sparse_coo] if may_be_sparse else tensors)
+        check_inputs(read, reads)
         self._sequence += 1
         timeout = getattr(opts, "timeout", None)
         seconds = timeout.total_seconds() if timeout is not None else -1.0
         limit = seconds if seconds > 0 else self._seconds
         # A call on device memory is in its stream, the caller's own, when it returns.
-        on_device = any(tensor.is_cuda for tensor in tensors)
+        on_device = any(tensor.is_cuda for tensor in (*tensors, *reads))
         is_coalesced = self._coalesced is not None
         aside = (bool(getattr(opts, "asyncOp", False)) or is_coalesced) and not on_device
         return self._noted(
-            self._main.run(job, LaneWork(tensors), limit, is_asynchronous=aside, in_own_stream=not on_device)
+            self._main.run(
+                job, LaneWork(tensors or list(reads)), limit, is_asynchronous=aside, in_own_stream=not on_device
+            )
         )
 
     def _noted(self, work: LaneWork) -> Any:
@@ -203,7 +225,7 @@ class RocpyProcessGroup(BackendSurface):
             for output, source in zip(outputs, inputs, strict=True):
                 calls.reduce_scatter(comm, source, output, operator, how)
 
-        return self._run(opts, list(outputs), job)
+        return self._run(opts, list(outputs), job, result="output", reads=inputs)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -221,10 +243,16 @@ class RocpyProcessGroup(BackendSurface):
 
         def job(comm: Communicator, how: How) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
-                for rank, part in enumerate(parts):
-                    calls.reduce(comm, part, operator, rank, output if rank == self._own_rank else None, how)
+                calls.reduce_scatter_list(comm, parts, output, operator, how)
 
-        return self._run(opts, list(outputs), job)
+        return self._run(
+            opts,
+            list(outputs),
+            job,
+            result="output",
+            reads=[part for parts in inputs for part in parts],
+            read="input_list",
+        )
 
     # ---- copies ----
 
@@ -259,7 +287,7 @@ class RocpyProcessGroup(BackendSurface):
             for output, source in zip(outputs, inputs, strict=True):
                 calls.all_gather(comm, source, output, how)
 
-        return self._run(opts, list(outputs), job)
+        return self._run(opts, list(outputs), job, result="output", reads=inputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -273,7 +301,8 @@ class RocpyProcessGroup(BackendSurface):
             for parts, source in zip(outputs, inputs, strict=True):
                 calls.all_gather_list(comm, source, parts, how)
 
-        return self._run(opts, [part for parts in outputs for part in parts], job)
+        gathered = [part for parts in outputs for part in parts]
+        return self._run(opts, gathered, job, result="tensor_list", reads=inputs, read="tensor")
 
     def allgather_coalesced(
         self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None
@@ -292,7 +321,7 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             calls.gather(comm, inputs[0], targets, opts.rootRank, how)
 
-        return self._run(opts, targets or list(inputs), job)
+        return self._run(opts, targets, job, result="gather_list", reads=inputs, read="tensor")
 
     def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any) -> LaneWork:
         """Give each rank a tensor of one rank's list."""
@@ -303,7 +332,7 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             calls.scatter(comm, parts, outputs[0], opts.rootRank, how)
 
-        return self._run(opts, list(outputs), job)
+        return self._run(opts, list(outputs), job, reads=parts, read="scatter_list")
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> LaneWork:
         """Trade the tensors of a list: each rank gets one of each rank."""
@@ -314,7 +343,7 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             calls.all_to_all(comm, outputs, inputs, how)
 
-        return self._run(opts, list(outputs), job)
+        return self._run(opts, list(outputs), job, result="output_tensor_list", reads=inputs, read="input_tensor_list")
 
     def all_to_all_single(
         self,
@@ -337,7 +366,7 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             calls.all_to_all_v(comm, input, output, sends, takes, how)
 
-        return self._run(opts, [output, input], job)
+        return self._run(opts, [output], job, result="output", reads=[input])
 
     def _splits(self, name: str, tensor: Tensor, sizes: Sequence[int] | None) -> list[int]:
         size, rows = self._own_size, tensor.shape[0]
@@ -353,17 +382,40 @@ class RocpyProcessGroup(BackendSurface):
 
     # ---- one to one ----
 
+    def _lane_between(self, sender: int, receiver: int, tag: int) -> Lane:
+        """Return what runs the transfers of a pair of ranks, a direction and a tag."""
+        key = (sender, receiver, tag)
+        lane = self._transfers.get(key)
+        if lane is None:
+            self._check_number_of_lanes(tag)
+            meeting, own = f"{sender}-{receiver}-{tag}/", int(receiver == self._own_rank)
+            lane = self._transfers[key] = Lane(
+                f"rocpy transfers {meeting[:-1]}",
+                partial(self._connect, meeting, own, 2),
+                [self._ranks[sender], self._ranks[receiver]],
+                self._note,
+            )
+        return lane
+
+    def _check_number_of_lanes(self, tag: int) -> None:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = sum(len(group._transfers) for group in list(_alive))
+        if files != resource.RLIM_INFINITY and used >= files // 2:
+            raise UnsupportedError(
+                f"tag: got {tag}, which is new for these ranks; each pair of ranks, direction and tag has a thread and "
+                f"a file of its own, and this process has {used}, half of the {files} files that it may open; "
+                "use fewer tags, or raise the limit (ulimit -n)"
+            )
+
     def _transfer(self, is_send: bool, tensors: Sequence[Tensor], peer: int, tag: int) -> LaneWork:
         refuse_fork(self._process, "the process group")
+        if self._main.is_closed:
+            raise ClosedError("the process group was shut down; create a new one")
         if not 0 <= peer < self._own_size or peer == self._own_rank:
             raise InvalidProblemError(f"peer: got {peer}, expected another rank of the {self._own_size}")
         refuse_recording()
-        key = (self._own_rank, peer, tag) if is_send else (peer, self._own_rank, tag)
-        if key not in self._transfers:
-            meeting = "-".join(map(str, key)) + "/"
-            self._transfers[key] = Lane(
-                f"rocpy transfers {meeting[:-1]}", lambda: self._connect(meeting, 0 if is_send else 1, 2)
-            )
+        (check_inputs if is_send else check_results)("tensor", tensors)
+        lane = self._lane_between(*((self._own_rank, peer) if is_send else (peer, self._own_rank)), tag)
 
         def job(comm: Communicator, how: How) -> None:
             for tensor in tensors:
@@ -375,9 +427,7 @@ class RocpyProcessGroup(BackendSurface):
         on_device = any(tensor.is_cuda for tensor in tensors)
         work = LaneWork(list(tensors), -1 if is_send else peer)
         return self._noted(
-            self._transfers[key].run(
-                job, work, self._seconds, is_asynchronous=not on_device, in_own_stream=not on_device
-            )
+            lane.run(job, work, self._seconds, is_asynchronous=not on_device, in_own_stream=not on_device)
         )
 
     def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> LaneWork:

@@ -19,8 +19,10 @@ from rocpy.rccl import group
 from rocpy.rccl.engine.described import Described
 from rocpy.torch.process_group.gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
 from rocpy.torch.process_group.staging import (
+    apart,
     bound,
     copied,
+    extents,
     is_copied_as_it_is,
     is_reduced_as_it_is,
     reduced,
@@ -46,6 +48,7 @@ __all__ = [
     "recv",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_list",
     "scatter",
     "send",
 ]
@@ -112,6 +115,15 @@ def reduce(
         reduced(out, output)
 
 
+def reduce_scatter_list(
+    comm: Communicator, parts: Sequence[Tensor], output: Tensor, operator: str | float, how: How
+) -> None:
+    """Combine a tensor for each rank, which may differ in size; each rank gets its own."""
+    later = [apart(part, extents([output])) for part in parts[comm.rank + 1 :]]
+    for rank, part in enumerate((*parts[: comm.rank + 1], *later)):
+        reduce(comm, part, operator, rank, output if rank == comm.rank else None, how)
+
+
 def reduce_scatter(comm: Communicator, source: Tensor, output: Tensor, operator: str | float, how: How) -> None:
     """Combine a tensor over the ranks; each gets its part."""
     with _reduction(comm, "reduce_scatter", output, operator):
@@ -120,6 +132,7 @@ def reduce_scatter(comm: Communicator, source: Tensor, output: Tensor, operator:
             return
         row, op = reducible(source, operator)
         part, _ = reducible(output, operator)
+        row = apart(row, extents([part]), part.data_ptr() - comm.rank * part.nbytes)
         comm.reduce_scatter(row.reshape(-1), out=part.reshape(-1), op=bound(comm, op, row), **how)
     reduced(part, output)
 
@@ -138,15 +151,17 @@ def broadcast(comm: Communicator, tensor: Tensor, root: int, how: How, *, source
 
 def all_gather(comm: Communicator, source: Tensor, output: Tensor, how: How) -> None:
     """Gather a tensor of each rank into one."""
-    whole = copied(output)
+    row, whole = copied(source), copied(output)
+    row = apart(row, extents([whole]), whole.data_ptr() + comm.rank * row.nbytes)
     with _copy(comm, source):
-        comm.all_gather(copied(source), out=whole, **how)
+        comm.all_gather(row, out=whole, **how)
     spread(whole, output)
 
 
 def all_gather_list(comm: Communicator, source: Tensor, parts: Sequence[Tensor], how: How) -> None:
     """Gather a tensor of each rank into a list; they may differ in size."""
     if any(part.numel() != source.numel() for part in parts):
+        source = apart(source, extents(parts[: comm.rank]))
         for rank, part in enumerate(parts):
             broadcast(comm, part, rank, how, source=source if rank == comm.rank else None)
         return
@@ -181,9 +196,12 @@ def scatter(comm: Communicator, parts: Sequence[Tensor], output: Tensor, root: i
 def all_to_all(comm: Communicator, outputs: Sequence[Tensor], inputs: Sequence[Tensor], how: How) -> None:
     """Trade the tensors of a list: each rank gets one of each rank."""
     rows = [copied(output) for output in outputs]
+    results = extents(rows)
+    passed = [apart(copied(source), results) for source in inputs]
     with group():
         for rank, source in enumerate(inputs):
-            send(comm, source, rank, how)
+            with _copy(comm, source):
+                comm.send(passed[rank], rank, **how)
         for rank, row in enumerate(rows):
             with _copy(comm, outputs[rank]):
                 comm.recv(row, rank, **how)
@@ -195,7 +213,8 @@ def all_to_all_v(
     comm: Communicator, source: Tensor, output: Tensor, sends: Sequence[int], takes: Sequence[int], how: How
 ) -> None:
     """Trade the parts of a tensor, cut along its first axis."""
-    row, passed = copied(output), copied(source)
+    row = copied(output)
+    passed = apart(copied(source), extents([row]))
     # Elements of a row, or bytes where RCCL lacks the type.
     width = math.prod(source.shape[1:]) * (source.element_size() // passed.element_size())
     counts = [[count * width for count in rows] for rows in (sends, takes)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rocpy.errors import InvalidProblemError
-from rocpy.torch.process_group.staging import as_bytes, copied, dense
+from rocpy.torch.process_group.staging import as_bytes, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocpy.rccl import Communicator
     from rocpy.torch.process_group.lanes import How
 
-__all__ = ["BITWISE", "bitwise_all_reduce", "bitwise_operand", "bitwise_reduce_scatter", "sparse_all_reduce"]
+__all__ = ["BITWISE", "bitwise_all_reduce", "bitwise_reduce_scatter", "sparse_all_reduce"]
 
 BITWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "band": torch.bitwise_and,
@@ -26,11 +26,6 @@ BITWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 # Of a rank's part that is gathered at a time.
 CHUNK_BYTES = 1 << 20
-
-
-def bitwise_operand(tensor: Tensor) -> Tensor:
-    """Return a tensor's memory as bytes, for a bitwise operator."""
-    return as_bytes(dense(tensor).contiguous().reshape(-1))
 
 
 def _combined(parts: Tensor, operator: str) -> Tensor:
@@ -43,7 +38,7 @@ def _combined(parts: Tensor, operator: str) -> Tensor:
 
 def bitwise_all_reduce(comm: Communicator, tensor: Tensor, operator: str, how: How) -> Tensor:
     """Combine a tensor over the ranks; returns the bytes of the result."""
-    row = bitwise_operand(tensor)
+    row = as_bytes(tensor)
     total = torch.empty_like(row)
     # Once even of no elements: ranks that have some would wait.
     for start in range(0, max(row.numel(), 1), CHUNK_BYTES):
@@ -56,7 +51,7 @@ def bitwise_all_reduce(comm: Communicator, tensor: Tensor, operator: str, how: H
 
 def bitwise_reduce_scatter(comm: Communicator, tensor: Tensor, operator: str, how: How) -> Tensor:
     """Combine a tensor over the ranks; returns the bytes of this rank's part."""
-    row = bitwise_operand(tensor)
+    row = as_bytes(tensor)
     traded = torch.empty_like(row)
     comm.all_to_all(row, out=traded, **how)
     return _combined(traded.view(comm.nranks, -1), operator)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.distributed import Work as TorchWork
 
-from rocpy.errors import ClosedError, CollectiveTimeoutError
+from rocpy.errors import ClosedError, CollectiveTimeoutError, RocpyError
 from rocpy.runtime.stream import Stream
 from rocpy.torch.process_group.callbacks import Order, let_others_pass
 from rocpy.torch.process_group.caller import inference_mode, without_modes
+from rocpy.torch.process_group.naming import rename_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from rocpy.rccl import Communicator
@@ -198,12 +199,19 @@ class Lane:
     name
         Of the thread.
     make
-        Joins the communicator, when the first job comes.
+        Joins the communicator, when the first job comes; calls what it is passed while it waits, which may raise.
+    ranks
+        What errors call the communicator's ranks, if not as it does.
+    note
+        Follows the messages of errors.
     """
 
-    def __init__(self, name: str, make: Callable[[], Communicator]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[Callable[[], None]], Communicator], ranks: Sequence[int] = (), note: str = ""
+    ) -> None:
         self._name = name
         self._make = make
+        self._ranks, self._note = ranks, note
         self._running = threading.Lock()
         self._counting = threading.Lock()
         self._jobs: SimpleQueue[tuple[Job, LaneWork, float, bool, bool] | None] = SimpleQueue()
@@ -214,24 +222,52 @@ class Lane:
         self._seconds = 0.0
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._is_aborted = False
         self.communicator: Communicator | None = None
         # Not the null stream: other lanes of the process would wait for this one's peers.
         self._stream: Stream | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._is_closed
+
+    def _check_open(self, is_closed: bool) -> None:
+        if is_closed:
+            raise ClosedError(f"the process group of {self._name} was shut down")
+
+    def _check_goes_on(self) -> None:
+        self._check_open(self._is_aborted)
+
+    def _rename_ranks(self, error: RocpyError) -> None:
+        if self._ranks:
+            rename_ranks(error, self._ranks, self._note)
+
     def join(self) -> Communicator:
         """Return the communicator, joined now if it has not been."""
-        if self._is_closed:
-            raise ClosedError(f"the process group of {self._name} was shut down")
+        self._check_open(self._is_closed)
+        try:
+            return self._joined()
+        except RocpyError as error:
+            self._rename_ranks(error)
+            raise
+
+    def _joined(self) -> Communicator:
         if self.communicator is None:
-            self.communicator = self._make()
+            self.communicator = self._make(self._check_goes_on)
             self._stream = Stream(self.communicator.device_index, nonblocking=True)
         return self.communicator
 
     def _carry_out(self, job: Job, seconds: float, in_own_stream: bool) -> None:
         with self._running:
+            self._check_goes_on()
             self._begun, self._seconds = self._begun + 1, seconds
-            comm = self.join()
-            job(comm, {"timeout_s": seconds, "stream": self._stream if in_own_stream else None})
+            try:
+                comm = self._joined()
+                job(comm, {"timeout_s": seconds, "stream": self._stream if in_own_stream else None})
+            except RocpyError as error:
+                self._rename_ranks(error)
+                raise
 
     def progress(self) -> tuple[float, Any]:
         """Return how long the lane may stand still, in seconds, and what changes where it does not."""
@@ -259,13 +295,15 @@ class Lane:
         Raises
         ------
         ClosedError
-            This is a forked child, and the lane its parent's.
+            The lane was closed; or this is a forked child, and the lane its parent's.
         """
         let_others_pass()
         refuse_fork(self._process, f"the process group of {self._name}")
+        self._check_open(self._is_closed)
         work.order, work.progress = self._order, self.progress
         if is_asynchronous or self._waiting:
             with self._counting:
+                self._check_open(self._is_closed)
                 self._waiting += 1
                 self._jobs.put((job, work, seconds, in_own_stream, torch.is_inference_mode_enabled()))
                 if self._thread is None:
@@ -292,20 +330,29 @@ class Lane:
 
     def close(self, timeout_s: float) -> None:
         """Let the jobs end, then finalize the communicator; raises what that comes to."""
-        self._is_closed = True
+        self._end_jobs()
         if self._thread is not None:
-            self._jobs.put(None)
             self._thread.join(timeout_s)
+            if self._thread.is_alive() and self.communicator is None:
+                self.abort()  # it waits for a rank that does not come
         if self.communicator is not None and not self.communicator.is_closed:
-            self.communicator.finalize(timeout_s=timeout_s)
+            try:
+                self.communicator.finalize(timeout_s=timeout_s)
+            except RocpyError as error:
+                self._rename_ranks(error)
+                raise
+
+    def _end_jobs(self) -> None:
+        with self._counting:
+            self._is_closed = True
+            self._jobs.put(None)
 
     def abort(self) -> None:
         """End whatever runs."""
-        self._is_closed = True
+        self._is_aborted = True
+        self._end_jobs()
         if self.communicator is not None:
             self.communicator.abort()
-        if self._thread is not None:
-            self._jobs.put(None)
 
     def await_thread(self, timeout_s: float) -> None:
         """Wait until the thread of a lane that was aborted has ended."""

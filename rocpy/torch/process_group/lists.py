@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocpy.errors import InvalidProblemError
+from rocpy.torch.process_group.staging import check_kind, check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-__all__ = ["check_one_each", "check_own", "check_pairs"]
+__all__ = ["check_inputs", "check_one_each", "check_own", "check_pairs", "check_results"]
 
 
 def _check_size(name: str, part: Tensor, like: Tensor, whose: str) -> None:
@@ -91,3 +92,32 @@ def check_pairs(outputs: Sequence[object], inputs: Sequence[object]) -> None:
     """
     if len(outputs) != len(inputs):
         raise InvalidProblemError(f"outputs: {len(outputs)} for {len(inputs)} inputs; pass one for each input")
+
+
+def _labels(name: str, tensors: Sequence[Tensor]) -> list[str]:
+    return [name] if len(tensors) == 1 else [f"{name}[{i}]" for i in range(len(tensors))]
+
+
+def check_inputs(name: str, tensors: Sequence[Tensor]) -> None:
+    """Refuse tensors that a collective cannot read.
+
+    Raises
+    ------
+    InvalidOperandError
+        One has no dense memory of its own.
+    """
+    for label, tensor in zip(_labels(name, tensors), tensors, strict=True):
+        check_kind(tensor, label)
+
+
+def check_results(name: str, tensors: Sequence[Tensor]) -> None:
+    """Refuse tensors that a collective cannot write.
+
+    Raises
+    ------
+    InvalidOperandError
+        One has no dense memory of its own, or several of its elements share memory.
+    """
+    for label, tensor in zip(_labels(name, tensors), tensors, strict=True):
+        check_kind(tensor, label)
+        check_writable(tensor, label)

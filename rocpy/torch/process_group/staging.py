@@ -9,17 +9,25 @@ import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+from rocpy._producers.torch_modes import kind_reason
+from rocpy._producers.torch_refusals import advice
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from rocpy.rccl import Communicator
 
 __all__ = [
+    "apart",
     "as_bytes",
     "bound",
+    "check_kind",
     "check_operator",
+    "check_writable",
     "copied",
     "dense",
+    "extents",
     "is_copied_as_it_is",
     "is_reduced_as_it_is",
     "operator_of",
@@ -106,23 +114,89 @@ def check_operator(tensor: Tensor, operator: str | float) -> None:
         raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
 
 
-def dense(tensor: Tensor) -> Tensor:
-    """Return a tensor's values without its history.
+def check_kind(tensor: Tensor, name: str) -> None:
+    """Refuse a tensor that has no dense memory of its own.
 
     Raises
     ------
     InvalidOperandError
-        It is sparse, quantized, or has no memory.
+        It is sparse, quantized, nested, wraps other tensors, or has no memory.
     """
+    if tensor.is_nested:
+        raise InvalidOperandError(f"{name}: is a nested tensor; send its components, or to_padded_tensor(...)")
     if tensor.layout != torch.strided:
-        raise InvalidOperandError(f"tensor: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
+        raise InvalidOperandError(f"{name}: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
     if tensor.is_quantized:
-        raise InvalidOperandError(f"tensor: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
+        raise InvalidOperandError(f"{name}: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
     if tensor.is_meta:
         raise InvalidOperandError(
-            "tensor: is on the meta device, which has no memory; create one with torch.empty_like"
+            f"{name}: is on the meta device, which has no memory; create one with torch.empty_like"
         )
+    if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+        reason = kind_reason(tensor)
+        if reason is not None and torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+            raise InvalidOperandError(f"{name}: {reason}; {advice(reason)}")
+
+
+def dense(tensor: Tensor, name: str = "tensor") -> Tensor:
+    """Return a tensor's memory as a plain tensor: without its history and its class, and writable in any mode.
+
+    Raises
+    ------
+    InvalidOperandError
+        It has none: `check_kind` says why.
+    """
+    check_kind(tensor, name)
+    if type(tensor) is not Tensor:
+        tensor = tensor.as_subclass(Tensor)
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        # torch refuses to write it here, because it counts no versions; the tensors of other backends are written, too.
+        alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return alias.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+def check_writable(tensor: Tensor, name: str) -> None:
+    """Refuse a result several of whose elements share memory, before any rank waits for it.
+
+    Raises
+    ------
+    InvalidOperandError
+        It is expanded.
+    """
+    if any(step == 0 and extent > 1 for extent, step in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise InvalidOperandError(
+            f"{name}: shape {tuple(tensor.shape)} with strides {tensor.stride()}: several elements share memory, and a "
+            "collective writes each; pass its .contiguous()"
+        )
+
+
+def extents(tensors: Iterable[Tensor]) -> list[tuple[int, int]]:
+    """Return where the memory of each tensor begins and ends."""
+    ends = []
+    for tensor in tensors:
+        start = tensor.data_ptr()
+        steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        ends.append((start, start + (steps + 1) * tensor.element_size() if tensor.numel() else start))
+    return ends
+
+
+def apart(source: Tensor, results: Sequence[tuple[int, int]], in_place: int | None = None) -> Tensor:
+    """Return an input, or a copy if its memory is also that of a result, which is written before the input is read.
+
+    Parameters
+    ----------
+    source
+        The input.
+    results
+        Where the results are.
+    in_place
+        An address at which the input may be, because the collective supports that.
+    """
+    [(start, end)] = extents([source])
+    if start == in_place:
+        return source
+    return source.clone() if any(low < end and start < high for low, high in results) else source
 
 
 def is_copied_as_it_is(tensor: Tensor) -> bool:
@@ -135,22 +209,31 @@ def is_reduced_as_it_is(tensor: Tensor, operator: str | float) -> bool:
     return tensor.dtype in _PLAIN and operator not in ("band", "bor", "bxor")
 
 
+def _row(tensor: Tensor) -> Tensor:
+    """Return a tensor's elements in one row; that of one element may have any stride until then."""
+    held = dense(tensor)
+    if held.is_neg() or held.is_conj():
+        held = held.resolve_neg().resolve_conj()
+    row = held.contiguous().reshape(-1)
+    return row if row.stride(0) == 1 else row.as_strided(row.shape, (1,))
+
+
 def copied(tensor: Tensor) -> Tensor:
     """Return a tensor's elements in one row, for what only moves them: as bytes where RCCL lacks their type."""
-    row = dense(tensor).contiguous().reshape(-1)
-    return row if row.dtype in _OWN else as_bytes(row)
+    row = _row(tensor)
+    return row if row.dtype in _OWN else row.view(torch.uint8)
 
 
-def as_bytes(row: Tensor) -> Tensor:
-    """Return a row's memory as bytes; torch views none of no elements whose stride is 0."""
-    return row.view(torch.uint8) if row.numel() else row.new_empty(0, dtype=torch.uint8)
+def as_bytes(tensor: Tensor) -> Tensor:
+    """Return a tensor's elements as a row of bytes."""
+    return _row(tensor).view(torch.uint8)
 
 
 def spread(row: Tensor, target: Tensor) -> None:
     """Put a row that `copied` made of a tensor back into it, unless it is the tensor's own memory."""
     if row.data_ptr() == target.data_ptr() or row.numel() == 0:
         return
-    target.detach().copy_(row.view(target.dtype).view(target.shape))
+    dense(target).copy_(row.view(target.dtype).view(target.shape))
 
 
 def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | float]:
@@ -164,20 +247,20 @@ def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | floa
     held = dense(tensor)
     dtype = held.dtype
     if dtype in _PLAIN:
-        return (held.resolve_neg() if held.is_neg() else held).contiguous(), operator
+        return _row(held).view(held.shape), operator
     check_operator(held, operator)
     if dtype == torch.bool:
-        return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
+        return _row(held).view(torch.uint8).view(held.shape), _OF_TRUTHS[str(operator)]
     if dtype in _WIDENED:
         return held.to(torch.int32).contiguous(), operator
-    return torch.view_as_real(held.resolve_conj()).contiguous(), operator
+    return torch.view_as_real(_row(held)), operator
 
 
 def reduced(row: Tensor, target: Tensor) -> None:
     """Put what `reducible` made of a tensor back into it, unless it is the tensor's own memory."""
     if row.data_ptr() == target.data_ptr() or row.numel() == 0:
         return
-    held = target.detach()
+    held = dense(target)
     if held.dtype == torch.bool:
         held.copy_(row.view(torch.bool).view(held.shape))
     elif held.is_complex():

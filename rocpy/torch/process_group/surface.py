@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import distributed
 
+from rocpy.errors import UnsupportedError
 from rocpy.rccl import CollectiveTimeoutError
 from rocpy.torch.process_group.lanes import LaneWork
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["BackendSurface", "joint_work"]
+__all__ = ["BackendSurface", "CheckedStore", "check_device_backends", "joint_work"]
 
 
 def joint_work(works: Sequence[LaneWork]) -> LaneWork:
@@ -44,6 +45,49 @@ def joint_work(works: Sequence[LaneWork]) -> LaneWork:
     for work in works:
         work.follow(one_is_through)
     return combined
+
+
+def check_device_backends(config: Any) -> None:
+    """Refuse a group that has another backend for another device: a group that Python makes has one for all.
+
+    Parameters
+    ----------
+    config
+        torch's configuration of the group, if it has one.
+
+    Raises
+    ------
+    UnsupportedError
+        It has a backend besides `rocpy`.
+    """
+    backends = {} if config is None else config.get_device_backend_map()
+    if any(name != "rocpy" for name in backends.values()):
+        text = ",".join(f"{device}:{name}" for device, name in backends.items())
+        raise UnsupportedError(
+            f"backend: got {text!r}; rocpy's process group takes tensors of every device, and none beside it: use "
+            "backend='rocpy', and new_group(backend=...) for a group with another backend"
+        )
+
+
+class CheckedStore:
+    """A store of torch's, in which a wait for other ranks ends when a check raises.
+
+    Parameters
+    ----------
+    store
+        The store.
+    check
+        Called while ranks wait.
+    """
+
+    def __init__(self, store: Any, check: Callable[[], None]) -> None:
+        self._check = check
+        self.set, self.get, self._has = store.set, store.get, store.check
+
+    def check(self, keys: list[str]) -> bool:
+        """Return whether the store has keys."""
+        self._check()
+        return bool(self._has(keys))
 
 
 class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
