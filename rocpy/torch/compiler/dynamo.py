@@ -22,7 +22,9 @@ _RUN_AS_THEY_ARE = (
     "rocpy.blaslt.custom.strategies",
     "rocpy.blaslt.front.planned",
     "rocpy.blaslt.selection",
+    "rocpy.rccl",
     "rocpy.runtime",
+    "rocpy.torch.process_group",
     "rocpy.tuning",
 )
 
