@@ -10,9 +10,9 @@ from typing import Any
 
 from rocpy import _json, dtypes
 from rocpy.blaslt.model import product_types as types
+from rocpy.blaslt.model import record_values as _values
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.product_types import RESULT_TYPES
-from rocpy.blaslt.model.record_values import checked_expression, checked_integers, checked_settings, checked_strides
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
@@ -284,7 +284,7 @@ class Problem:
             a,
             b,
             clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
-            **checked_settings(data),
+            **_values.checked_settings(data),
             **dict[str, Any](operands),
         )
         for name in ("m", "n", "k", "batch_shape", "result_shape"):
@@ -292,7 +292,7 @@ class Problem:
             if name in data and (tuple(value) if isinstance(value, list) else value) != actual:
                 raise InvalidProblemError(f"{name}: {value!r:.80} in a problem's record, whose operands make {actual}")
         inputs = tuple((str(name), _read_operand(info, str(name))) for name, info in data.get("inputs", ()))
-        expression = checked_expression(data.get("expression", ""))
+        expression = _values.checked_expression(data.get("expression", ""))
         return replace(problem, expression=expression, inputs=inputs) if inputs or expression else problem
 
     def __repr__(self) -> str:
@@ -334,8 +334,8 @@ def _operand_from(data: Mapping[str, Any] | None, name: str) -> OperandInfo | No
 
 
 def _read_operand(data: Mapping[str, Any], name: str) -> OperandInfo:
-    shape = checked_integers(data["shape"], f"{name}: shape")
-    strides = checked_strides(data["strides"], f"{name}: strides", len(shape))
+    shape = _values.checked_integers(data["shape"], f"{name}: shape")
+    strides = _values.checked_strides(data["strides"], f"{name}: strides", len(shape))
     if not isinstance(data["dtype"], str):
         raise InvalidProblemError(f"{name}: dtype {data['dtype']!r:.80} in a problem's record, expected a name")
     return OperandInfo(shape, strides, data["dtype"], bool(data["packed"]))
@@ -494,5 +494,5 @@ def check_record(record: Any, problem: Problem) -> None:
     if recorded != problem:
         raise InvalidProblemError(
             f"algorithm: its record is for {recorded}, and this product is {problem}"
-            + (" with other strides" if str(recorded) == str(problem) else "")
+            + (_values.hidden_difference(recorded, problem) if str(recorded) == str(problem) else "")
         )
