@@ -281,7 +281,7 @@ def _identity(op: Any, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _reducer(op: Any, dtype: np.dtype) -> Kernel:
-    combine, kind = _pairwise(op), dtype.type
+    combine, kind = _pairwise(op, dtype), dtype.type
 
     def row_reduction(x: Any, out: Any) -> None:
         row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
@@ -299,7 +299,7 @@ def _reducer(op: Any, dtype: np.dtype) -> Kernel:
 
 @functools.lru_cache(maxsize=256)
 def _scanner(op: Any, dtype: np.dtype, exclusive: bool, begins: bool) -> Kernel:
-    combine, kind = _pairwise(op), dtype.type
+    combine, kind = _pairwise(op, dtype), dtype.type
 
     def row_scan(x: Any, first: Any, out: Any) -> None:
         row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
@@ -321,8 +321,10 @@ def _scanner(op: Any, dtype: np.dtype, exclusive: bool, begins: bool) -> Kernel:
     return jit(row_scan)
 
 
-def _pairwise(op: Any) -> Any:
+def _pairwise(op: Any, dtype: np.dtype) -> Any:
     """Return the operator as a function that kernels call."""
+    if isinstance(op, np.ufunc) and dtype == np.float16:  # Numba has no ufuncs of it
+        return lambda a, b: op(np.float32(a), np.float32(b))
     if not isinstance(op, str):
         return op
     array: dict[str, Callable[[Any, Any], Any]] = {

@@ -112,3 +112,33 @@ def test_indices_that_are_no_integers_are_refused():
             KernelTypeError, match=rf"atomic.add: the index is {shown}; it must be an integer, or a tup"
         ):
             kernel[1, 1](np.zeros((2, 2) if isinstance(at, tuple) else 2, int), at)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_16_bit_floats(name, debug):
+    @coop.jit(debug=debug)
+    def kernel(x, out, before):
+        i = coop.threadIdx.x
+        coop.atomic.add(out, 0, x[i])
+        coop.atomic.sub(out, 1, x[i])
+        coop.atomic.max(out, 2, x[i])
+        coop.atomic.min(out, 3, x[i])
+        coop.atomic.max(out, 4, x[i])
+        before[i] = coop.atomic.exch(out, 5, x[i])
+
+    dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name)) if name == "bfloat16" else np.dtype(name)
+    x = np.arange(16).astype(dtype)
+    out, before = np.array([0, 0, 3, 3, np.nan, -1]).astype(dtype), np.zeros_like(x)
+    kernel[1, 16](x, out, before)
+    assert out[:5].astype(int).tolist() == [120, -120, 15, 0, 15]
+    assert sorted([*before, out[5]]) == [-1, *range(16)]
+
+
+def test_bits_of_bfloat16_are_not_changed():
+    @coop.jit
+    def kernel(x):
+        coop.atomic.or_(x, 0, 1)
+
+    with pytest.raises(KernelTypeError, match="bits are changed in integers only"):
+        kernel[1, 1](np.zeros(1, pytest.importorskip("ml_dtypes").bfloat16))

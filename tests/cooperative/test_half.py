@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
+from rocpy.errors import KernelTypeError
 
 NAMES = ("float16", "bfloat16")
 
@@ -115,6 +116,93 @@ def test_primitives(name, rng):
     np.testing.assert_array_equal(orders[0].astype(np.float64), np.sort(wide))
     np.testing.assert_array_equal(orders[1].astype(np.float64), np.sort(wide)[::-1])
     np.testing.assert_array_equal(orders[2, :4].astype(np.float64), np.sort(wide)[:4])
+
+
+@functools.cache
+def _functions(name, debug):
+    @coop.jit(debug=debug)
+    def kernel(x, out):
+        block, warp, i = coop.this_block(), coop.this_warp(4), coop.threadIdx.x
+        items = coop.ThreadData(1, name)
+        items[0] = x[i]
+
+        def greater(a, b):
+            return max(a, b)
+
+        out[0, i] = coop.reduce(block, x[i], lambda a, b: a * b, all=True)
+        out[1, i] = coop.inclusive_scan(block, items, greater)[0]
+        out[2, i] = coop.merge_sort_keys(block, x[i], lambda a, b: a > b)
+        out[3, i] = coop.merge_sort_pairs(warp, items, items, lambda a, b: a > b)[1][0]
+        out[4, i] = coop.discontinuity(block, x[i], "heads", lambda a, b: a < b)
+        out[5, i] = coop.adjacent_difference(block, x[i], "left", lambda a, b: a * b)
+        out[6, i] = coop.reduce(warp, items, np.fmax, all=True)
+        out[7, i] = coop.inclusive_scan(block, x[i], np.hypot)
+        out[8, i] = coop.merge_sort_keys(block, x[i], np.less)
+
+    return kernel
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operators(name):
+    @coop.jit
+    def kernel(x, out):
+        warp, i = coop.this_warp(2), coop.threadIdx.x
+        out[0, i] = coop.reduce(warp, x[i], lambda a, b: a * b, all=True)
+        out[1, i] = coop.reduce(warp, x[i], np.hypot, all=True)
+        out[2, i] = coop.discontinuity(warp, x[i], "heads", np.less)
+
+    out = np.zeros((3, 2), _dtype(name))
+    kernel[1, 2](np.array([3, 4]).astype(out.dtype), out)
+    assert out.astype(int).tolist() == [[12, 12], [5, 5], [1, 1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "debug"), [("float16", False), ("float16", True), ("bfloat16", False)])
+def test_functions_of_python_and_numpy_as_operators(name, debug):
+    x = np.array([3, 4, 0, 0]).astype(_dtype(name))
+    out = np.zeros((9, 4), x.dtype)
+    _functions(name, debug)[1, 4](x, out)
+    assert out.astype(int).tolist() == [
+        [0, 0, 0, 0],
+        [3, 4, 4, 4],
+        [4, 3, 0, 0],
+        [4, 3, 0, 0],
+        [1, 1, 0, 0],
+        [3, 12, 0, 0],
+        [4, 4, 4, 4],
+        [3, 5, 5, 5],
+        [0, 0, 3, 4],
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_of_numbers(name):
+    @coop.jit
+    def kernel(x, out, integers):
+        out[0], out[1], out[2] = min(x[0], x[1]), max(x[0], x[1]), float(x[0])
+        integers[0], integers[1], integers[2] = int(x[0]), bool(x[0]), bool(x[2])
+        if x[0] and not x[2]:
+            integers[3] = 1
+        most = 1.0
+        if x[0] > most:
+            most = x[0]
+        out[3] = most
+
+    x = np.array([2.5, -1.5, 0]).astype(_dtype(name))
+    out, integers = np.zeros(4), np.zeros(4, int)
+    kernel[1, 1](x, out, integers)
+    assert out.tolist() == [-1.5, 2.5, 2.5, 2.5]
+    assert integers.tolist() == [2, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numpys_functions_ask_for_another_type(name):
+    @coop.jit
+    def kernel(x):
+        x[0] = np.sqrt(x[0])
+
+    with pytest.raises(KernelTypeError, match=rf"numpy's functions take no {name}.*np\.float32\(x\)"):
+        kernel[1, 1](np.zeros(1, _dtype(name)))
 
 
 @pytest.mark.torch

@@ -75,7 +75,7 @@ def device_function(function: Any, mode: Mode) -> Any:
     )
 
 
-functions.DISPATCHERS[NAME] = device_function
+functions.DISPATCHERS[NAME] = lambda function, mode, _counts: device_function(function, mode)
 
 
 def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:

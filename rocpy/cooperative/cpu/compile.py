@@ -42,7 +42,7 @@ def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
     )(functions.with_callees(function, called))
 
 
-functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, False)
+functions.DISPATCHERS["cpu"] = _dispatcher
 
 
 # What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.

@@ -10,6 +10,8 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from rocpy.cooperative.api import device
+from rocpy.cooperative.numba.half import BFloat16, bfloat16, rounded, widened
+from rocpy.cooperative.numba.llvm_types import I16
 from rocpy.cooperative.numba.types import refuse, share_template
 
 _RMW = {"add": "add", "sub": "sub", "and_": "and", "or_": "or", "xor": "xor", "exch": "xchg"}
@@ -43,6 +45,28 @@ def _rmw_name(name: str, dtype: types.Type) -> str:
     return _RMW[name]
 
 
+def _change_bfloat16(builder: Any, name: str, pointer: Any, value: Any) -> Any:
+    """Change an element in a loop, since no instruction has the type; return what it was."""
+    begin, loop, end = builder.block, builder.append_basic_block("change"), builder.append_basic_block("changed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    expected = builder.phi(I16)
+    expected.add_incoming(I16(0), begin)
+    old, new = widened(builder, expected), widened(builder, value)
+    if name in ("add", "sub"):
+        changed = rounded(builder, builder.fadd(old, new) if name == "add" else builder.fsub(old, new))
+    else:
+        # As for other floats: a number comes before NaN.
+        better = builder.fcmp_ordered(">" if name == "max" else "<", new, old)
+        changed = builder.select(builder.or_(better, builder.fcmp_unordered("uno", old, old)), value, expected)
+    result = builder.cmpxchg(pointer, expected, changed, "monotonic", "monotonic")
+    seen = builder.extract_value(result, 0)
+    expected.add_incoming(seen, loop)
+    builder.cbranch(builder.extract_value(result, 1), end, loop)
+    builder.position_at_end(end)
+    return seen
+
+
 def _define(name: str) -> None:
     @intrinsic
     def function(_typing: Any, array: Any, index: Any, value: Any) -> Any:
@@ -51,6 +75,8 @@ def _define(name: str) -> None:
 
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
+            if element == bfloat16 and name != "exch":
+                return _change_bfloat16(builder, name, pointer, arguments[2])
             return builder.atomic_rmw(_rmw_name(name, element), pointer, arguments[2], "monotonic")
 
         return element(array, index, element), codegen
@@ -60,11 +86,11 @@ def _define(name: str) -> None:
 
 def _check(name: str, array: Any, index: Any, *values: Any) -> types.Type:
     """Refuse what no atomic operation takes; return the type that the index is cast to."""
-    if not isinstance(array, types.Array) or not isinstance(array.dtype, (types.Integer, types.Float)):
+    if not isinstance(array, types.Array) or not isinstance(array.dtype, (types.Integer, types.Float, BFloat16)):
         raise refuse(f"atomic.{name}: the array is {array}; it must have integer or floating-point elements")
     if not array.mutable:
         raise refuse(f"atomic.{name}: the array is read-only")
-    if isinstance(array.dtype, types.Float) and name in ("and_", "or_", "xor"):
+    if isinstance(array.dtype, (types.Float, BFloat16)) and name in ("and_", "or_", "xor"):
         raise refuse(f"atomic.{name}: the elements are {array.dtype}; bits are changed in integers only")
     parts = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
     for part in parts:

@@ -9,8 +9,10 @@ import types as python_types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from numba.core import types
+from numba.core import ir, types
+from numba.core.compiler_machinery import register_pass
 from numba.core.target_extension import current_target
+from numba.core.untyped_passes import MakeFunctionToJitFunction
 from numba.extending import typeof_impl
 
 from rocpy.cooperative.kernel import faults
@@ -22,8 +24,9 @@ from rocpy.cooperative.numba.types import refuse
 
 _WITH_KERNELS = "rocpy.cooperative.arrays"  # the one module of the package whose functions are users' kernels, too
 
-# What makes the dispatcher of a function, by Numba's name of the target.
-DISPATCHERS: dict[str, Callable[[Any, Mode], Any]] = {}
+# What makes the dispatcher of a function, by Numba's name of the target: of the function, the kernel's mode, and
+# whether references to arrays are counted.
+DISPATCHERS: dict[str, Callable[[Any, Mode, bool], Any]] = {}
 _compiling: list[Any] = []  # functions whose callees are compiled; under Numba's lock
 
 
@@ -31,7 +34,25 @@ _compiling: list[Any] = []  # functions whose callees are compiled; under Numba'
 def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
     """Return the type of a kernel that another kernel names and calls as a function."""
     make = DISPATCHERS.get(current_target())
-    return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel)))
+    return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel), False))
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class NestedFunctions(MakeFunctionToJitFunction):
+    """Compiles functions that are defined in a kernel as those that it calls: Numba would do so for Python, too."""
+
+    _name = "rocpy_nested_functions"
+
+    def run_pass(self, state: Any) -> bool:
+        """Replace the functions."""
+        statements = [each for block in state.func_ir.blocks.values() for each in block.body]
+        nested = [each for each in statements if getattr(getattr(each, "value", None), "op", None) == "make_function"]
+        changed = super().run_pass(state)
+        make, mode = DISPATCHERS.get(current_target()), current_mode()
+        for each in nested:
+            if make and mode and isinstance(each.value, ir.Global):
+                each.value.value = make(each.value.value.py_func, mode, bool(state.flags.nrt))
+        return bool(changed)
 
 
 @contextlib.contextmanager

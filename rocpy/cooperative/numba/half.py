@@ -6,6 +6,7 @@ Both are what memory and values hold; arithmetic happens in float32, and each re
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numba
@@ -13,8 +14,9 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.datamodel import models, register_default
-from numba.core.imputils import lower_cast, lower_constant
+from numba.core.imputils import lower_builtin, lower_cast, lower_constant
 from numba.core.typeconv.rules import default_casting_rules
+from numba.extending import overload
 
 from rocpy.cooperative.numba.llvm_types import I16, I32, I64
 
@@ -29,7 +31,22 @@ class BFloat16(types.Number):
     def __init__(self) -> None:
         super().__init__("bfloat16")
 
+    def unify(self, typingctx: Any, other: types.Type) -> Any:
+        """Return the type of a value that is either this or another number, as of a float32."""
+        return types.float32.unify(typingctx, other)
 
+
+_unify_numbers = types.Number.unify
+
+
+def _unify(number: types.Number, typingctx: Any, other: types.Type) -> Any:
+    """Return the type of a value that is either of two numbers; Numba asks the one that comes first."""
+    if isinstance(other, BFloat16):
+        return other.unify(typingctx, number)
+    return _unify_numbers(number, typingctx, other)
+
+
+types.Number.unify = _unify
 bfloat16 = BFloat16()
 HALVES = (types.float16, bfloat16)
 default_casting_rules.promote_unsafe(bfloat16, types.float32)
@@ -77,7 +94,7 @@ def _double_to_half(_context: Any, builder: Any, _from: Any, _to: Any, value: An
     return builder.fptrunc(odd_float(builder, value), _HALF)
 
 
-def _rounded(builder: Any, value: ir.Value) -> ir.Value:
+def rounded(builder: Any, value: ir.Value) -> ir.Value:
     """Return the bits of the bfloat16 nearest to a float."""
     bits = builder.bitcast(value, I32)
     last = builder.and_(builder.lshr(bits, I32(16)), I32(1))
@@ -87,7 +104,8 @@ def _rounded(builder: Any, value: ir.Value) -> ir.Value:
     return builder.trunc(builder.select(is_nan, quiet, nearest), I16)
 
 
-def _widened(builder: Any, value: ir.Value) -> ir.Value:
+def widened(builder: Any, value: ir.Value) -> ir.Value:
+    """Return the float that the bits of a bfloat16 stand for."""
     return builder.bitcast(builder.shl(builder.zext(value, I32), I32(16)), _FLOAT)
 
 
@@ -95,7 +113,7 @@ def _widened(builder: Any, value: ir.Value) -> ir.Value:
 @lower_cast(BFloat16, types.Integer)
 @lower_cast(BFloat16, types.Complex)
 def _from_bfloat16(context: Any, builder: Any, _from: Any, to: Any, value: Any) -> Any:
-    return context.cast(builder, _widened(builder, value), types.float32, to)
+    return context.cast(builder, widened(builder, value), types.float32, to)
 
 
 @lower_cast(BFloat16, BFloat16)
@@ -106,8 +124,40 @@ def _to_bfloat16(context: Any, builder: Any, from_: Any, to: Any, value: Any) ->
     if from_ == to:
         return value
     if from_ == types.float16 or from_ == types.float32:
-        return _rounded(builder, context.cast(builder, value, from_, types.float32))
-    return _rounded(builder, odd_float(builder, context.cast(builder, value, from_, types.float64)))
+        return rounded(builder, context.cast(builder, value, from_, types.float32))
+    return rounded(builder, odd_float(builder, context.cast(builder, value, from_, types.float64)))
+
+
+@lower_builtin(bool, BFloat16)
+def _truth_of_bfloat16(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return context.cast(builder, arguments[0], signature.args[0], types.boolean)
+
+
+def _define_comparison(function: Any, symbol: str) -> None:
+    @lower_builtin(function, BFloat16, BFloat16)
+    def compare(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fcmp_ordered(symbol, *(widened(builder, each) for each in arguments))
+
+
+# Of two of them, as Python's `min` and `max` compare; elsewhere Numba compares them as float32.
+_define_comparison(operator.lt, "<")
+_define_comparison(operator.gt, ">")
+
+
+@overload(int)
+def _int_of_bfloat16(value: Any) -> Any:
+    def convert(value: Any) -> Any:
+        return int(types.float32(value))
+
+    return convert if isinstance(value, BFloat16) else None
+
+
+@overload(float)
+def _float_of_half(value: Any) -> Any:
+    def convert(value: Any) -> Any:
+        return types.float32(value)  # as that of a float32 is one
+
+    return convert if value in HALVES else None
 
 
 @lower_cast(BFloat16, types.Boolean)

@@ -14,10 +14,11 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
 from numba.core.typing import signature as make_signature
+from numba.core.untyped_passes import MakeFunctionToJitFunction
 from numba.np import arrayobj
 
 from rocpy.cooperative.kernel.mode import Mode
-from rocpy.cooperative.numba import runtime
+from rocpy.cooperative.numba import functions, runtime
 from rocpy.cooperative.numba.floats import NarrowInference, NotingInference
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64
 from rocpy.cooperative.numba.memory import whole
@@ -291,7 +292,10 @@ class CheckedLowering(BaseNativeLowering):
 def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
     """Return how functions are compiled: for the CPU with or without checks, or for a GPU."""
     on_cpu = CheckedLowering if mode.debug else SiteLowering
-    replaced: dict[Any, Any] = {NativeLowering: DeviceLowering if on_device else on_cpu}
+    replaced: dict[Any, Any] = {
+        MakeFunctionToJitFunction: functions.NestedFunctions,
+        NativeLowering: DeviceLowering if on_device else on_cpu,
+    }
     if mode.float_type:
         replaced[NopythonTypeInference] = NarrowInference
     elif on_device or mode.debug:

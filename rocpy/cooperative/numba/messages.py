@@ -21,6 +21,8 @@ _WORDS = {
     "LOAD_BUILD_CLASS": "it defines a class, which kernels cannot do",
 }
 
+_NO_UFUNC = "numpy's functions take no {} in kernels: convert it, as in np.sqrt(np.float32(x))"
+
 
 def _types(text: str) -> str:
     """Return types as users write them: without what is known of values."""
@@ -122,6 +124,10 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
             f"no attribute '{seen[2]}')"
         ),
     ),
+    (
+        re.compile(r"unsupported type for input operand: (\w+)"),
+        lambda seen: _NO_UFUNC.format(seen[1]),
+    ),
     (re.compile(r"name '(\w+)' is not defined"), r"NameError: name '\1' is not defined"),
     (
         re.compile(r"Encountered unsupported constant type used for exception"),
@@ -156,9 +162,9 @@ def explain(error: BaseException, code: Any, *, on_device: bool = False) -> tupl
     on_device
         Whether it was for a GPU, which has less than the CPU.
     """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    text = _plain(error)
     line = _line_in(text, code.co_filename) or _line_of(error, code.co_filename)
-    reason = _reason(error, text, on_device=on_device)
+    reason = reason_of(error, on_device=on_device)
     return reason, line_of(reason, code) or line or _line_of_word(reason, code)
 
 
@@ -190,13 +196,21 @@ def line_of(reason: str, code: Any) -> int | None:
     return None
 
 
-def _reason(error: BaseException, text: str, *, on_device: bool) -> str:
+def _plain(error: BaseException) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+
+
+def reason_of(error: BaseException, *, on_device: bool = False) -> str:
+    """Return why a function cannot be compiled, on the CPU or for a GPU."""
+    text = _plain(error)
     own = re.findall(f"{MARK}(.*?){MARK}", text, re.DOTALL)
     if own:
         return str(own[0])
     if seen := _NO_IMPLEMENTATION.search(text):
         if on_device and re.fullmatch(_ALLOCATING, seen[2]):
             return NO_MEMORY
+        if seen[1].startswith("<ufunc") and "bfloat16" in seen[3]:
+            return _NO_UFUNC.format("bfloat16")
         return _no_element(_renamed(seen))
     for pattern, said in _SAID:
         if seen := pattern.search(text):

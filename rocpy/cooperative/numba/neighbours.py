@@ -62,10 +62,11 @@ def _share_ends(count: int, dtype: types.Type) -> Any:
 
 def _difference_of(call: Call, dtype: types.Type) -> operators.Operator:
     word = call.word("op")
+    accepted = "'!=' or a Python function of two items"
     if word is None:
-        return operators.predicate(call)
+        return operators.predicate(call, dtype, accepted)
     if word != "!=":
-        raise refuse(f"{call.name}: op is {word!r}; pass '!=' or a Python function of two items")
+        raise refuse(f"{call.name}: op is {word!r}; pass {accepted}")
     if isinstance(dtype, types.Record):
         raise refuse(f"{call.name}: op '!=' is for numbers, and value is {dtype}; pass a Python function")
     return operators.Operator(register_jitable(lambda a, b: a != b), None, exact=True, name="!=")
@@ -292,7 +293,9 @@ def _build_decode_into(call: Call) -> Plan:
         ends, values = ends_in(slots, size), values_in(slots, size)
         bring(group, ends, values, value, lengths)
         total = ends[size * each - 1]
-        if offset < 0 or total > target.shape[0] - offset:
+        if offset < 0:
+            raise IndexError("coop.run_length_decode_into: offset is negative")
+        if total > target.shape[0] - offset:
             raise IndexError("coop.run_length_decode_into: the items extend past the end of target")
         for at in range(rank, total, size):
             item = values[find(ends, size * each, at)]

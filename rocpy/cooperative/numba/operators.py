@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba.core import cgutils, types
+from numba.core import cgutils, errors, types
+from numba.core.target_extension import current_target, dispatcher_registry, target_registry
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative.api.operators import NAMES, name_of
-from rocpy.cooperative.numba.half import BFloat16
-from rocpy.cooperative.numba.types import refuse
+from rocpy.cooperative.numba.half import HALVES, BFloat16
+from rocpy.cooperative.numba.messages import reason_of
+from rocpy.cooperative.numba.types import MARK, refuse
 
 
 @dataclass(frozen=True)
@@ -105,31 +107,99 @@ def resolve(call: Any, dtype: types.Type, names: tuple[str, ...] = NAMES) -> Ope
             raise refuse(f"{call.name}: op is {word!r}; the names are {', '.join(names)}")
         return named(word, dtype)
     key = _function_of(call)
-    if callable(key):
-        if word := name_of(key, booleans=isinstance(dtype, types.Boolean)):
-            return named(word, dtype)
-        return _of_function(key, dtype)
-    raise refuse(
-        f"{call.name}: op is {call.types['op']}; pass one of {', '.join(names)}, a numpy ufunc, or a Python function "
-        "of two values"
-    )
+    accepted = f"one of {', '.join(names)}, a numpy ufunc, or a Python function of two values"
+    if not callable(key):
+        raise refuse(f"{call.name}: op is {call.types['op']}; pass {accepted}")
+    if word := name_of(key, booleans=isinstance(dtype, types.Boolean)):
+        return named(word, dtype)
+    fills = _fills(key, dtype)
+    check(call, "op", (dtype, dtype, dtype) if fills else (dtype, dtype), None if fills else dtype, accepted)
+    return _of_function(key, dtype, fills)
 
 
-def predicate(call: Any) -> Operator:
+def predicate(call: Any, dtype: types.Type, accepted: str) -> Operator:
     """Return the function of two values that a call's `op` is, whose result is a truth."""
     key = _function_of(call)
     if not callable(key):
-        raise refuse(f"{call.name}: op is {call.types['op']}; pass a name or a Python function of two values")
-    return _predicate(key)
+        raise refuse(f"{call.name}: op is {call.types['op']}; pass {accepted}")
+    check(call, "op", (dtype, dtype), types.boolean, accepted)
+    return _predicate(key, dtype)
+
+
+def check(call: Any, name: str, arguments: tuple[types.Type, ...], element: types.Type | None, accepted: str) -> None:
+    """Refuse a function that does not take what it is called with, or returns what cannot be used.
+
+    Parameters
+    ----------
+    call
+        Of a primitive.
+    name
+        The argument that the function is.
+    arguments
+        Types of what it is called with.
+    element
+        Type that its result is cast to; None where it is not used.
+    accepted
+        What may be passed.
+    """
+    key = _function_of(call, name)
+    shown = f"({', '.join(map(str, arguments))})"
+    signature, reason, details = None, "", ""
+    try:
+        context = dispatcher_registry[target_registry[current_target()]].targetdescr.typing_context
+        signature = call.types[name].get_call_type(context, tuple(_wider(key, each) for each in arguments), {})
+    except Exception as error:  # Numba's rules of functions raise any
+        details = str(error)  # with the line in a function, where that is the reason
+        if MARK in details or "NRT required" in details:  # is said already; or is tried again
+            raise
+        if isinstance(call.types[name], types.Dispatcher):
+            reason = f": {reason_of(error)}"
+    if signature is None:
+        message = f"{call.name}: {name} is {_shown(key)}, which cannot be called with {shown}{reason}; pass {accepted}"
+        raise errors.TypingError(f"{MARK}{message}{MARK}\n{details}")
+    result = types.unliteral(signature.return_type)
+    if element is not None and not _is_element(result, element):
+        raise refuse(
+            f"{call.name}: {name} is {_shown(key)}, which returns {result} of {shown}; it must return "
+            + ("a truth" if element is types.boolean else str(element))
+        )
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, np.ufunc):
+        return f"np.{key.__name__}"
+    name = str(getattr(getattr(key, "py_func", key), "__name__", key))
+    return "a lambda" if name == "<lambda>" else f"the function {name}"
+
+
+def _is_element(result: types.Type, dtype: types.Type) -> bool:
+    """Return whether what a function returns can be cast to an element."""
+    if isinstance(dtype, types.Record):
+        return result == dtype
+    if isinstance(result, types.Complex):
+        return isinstance(dtype, (types.Complex, types.Boolean))
+    return isinstance(result, (types.Number, types.Boolean))
 
 
 @functools.lru_cache(maxsize=1024)
-def _predicate(function: Any) -> Operator:
-    return Operator(register_jitable(lambda a, b: bool(function(a, b))), None, exact=False, function=function)
+def _predicate(function: Any, dtype: types.Type) -> Operator:
+    call = _widening(function, dtype)
+    return Operator(register_jitable(lambda a, b: bool(call(a, b))), None, exact=False, function=function)
 
 
-def _function_of(call: Any) -> Any:
-    operator = call.types["op"]
+def _wider(function: Any, dtype: types.Type) -> types.Type:
+    """Return the type that elements are converted to for a function: Numba has no ufuncs of 16-bit floats."""
+    return types.float32 if isinstance(function, np.ufunc) and dtype in HALVES else dtype
+
+
+def _widening(function: Any, dtype: types.Type) -> Any:
+    """Return a function of two elements that converts them for another, where it must."""
+    cast = _wider(function, dtype)
+    return function if cast == dtype else register_jitable(lambda a, b: function(cast(a), cast(b)))
+
+
+def _function_of(call: Any, name: str = "op") -> Any:
+    operator = call.types[name]
     if isinstance(operator, types.Dispatcher):
         return operator.dispatcher
     key = getattr(operator, "typing_key", None)
@@ -138,13 +208,16 @@ def _function_of(call: Any) -> Any:
     return key
 
 
-@functools.lru_cache(maxsize=1024)
-def _of_function(function: Any, dtype: types.Type) -> Operator:
-    cast = caster(dtype)
-    combine = register_jitable(lambda a, b: cast(function(a, b)))
+def _fills(function: Any, dtype: types.Type) -> bool:
+    """Return whether a function fills a third value, in place of returning one."""
     code = getattr(getattr(function, "py_func", function), "__code__", None)
-    if isinstance(dtype, types.Record) and code is not None and code.co_argcount == 3:
-        combine = _filling(function, dtype)
+    return isinstance(dtype, types.Record) and code is not None and code.co_argcount == 3
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_function(function: Any, dtype: types.Type, fills: bool) -> Operator:
+    cast, call = caster(dtype), _widening(function, dtype)
+    combine = _filling(function, dtype) if fills else register_jitable(lambda a, b: cast(call(a, b)))
     return Operator(combine, None, exact=False, function=function)
 
 

@@ -65,7 +65,7 @@ def _build(call: Call) -> Plan:
     if initial:
         parameters["initial"] = call.converted("initial", dtype)
     if prefix:
-        parameters["prefix"], parameters["state"] = _prefix_types(call)
+        parameters["prefix"], parameters["state"] = _prefix_types(call, dtype)
     elif call.has("state"):
         raise refuse(f"{call.name}: state= is used only with prefix=; pass prefix= or omit state")
     function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
@@ -83,12 +83,13 @@ def _build(call: Call) -> Plan:
     return Plan(kernel, parameters, result, outputs, choices=choices)
 
 
-def _prefix_types(call: Call) -> tuple[types.Type, types.Type]:
+def _prefix_types(call: Call, dtype: types.Type) -> tuple[types.Type, types.Type]:
     function, state = call.types["prefix"], plain(call.types["state"])
     if not isinstance(function, types.Dispatcher):
         raise refuse(f"{call.name}: prefix is {function}; it must be a Python function of (state, aggregate)")
     if not isinstance(state, types.Array):
         raise refuse(f"{call.name}: state is {state}; give state=, an array of the block or of the grid, with prefix=")
+    operators.check(call, "prefix", (state, dtype), dtype, "a Python function of (state, aggregate)")
     return function, state
 
 

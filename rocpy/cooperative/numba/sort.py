@@ -169,12 +169,13 @@ def bits_of(_typing: Any, key: Any) -> Any:
 def _order_of(call: Call, dtype: types.Type) -> tuple[Any, Any]:
     """Return the order that a merge sort's operator stands for, and the choice that it is."""
     named = call.word("op")
+    accepted = "'<', '>' or a Python function of two keys"
     if named is None:
-        chosen = operators.predicate(call)
+        chosen = operators.predicate(call, dtype, accepted)
         before = chosen.combine
         return register_jitable(lambda a, b, _low, _mask: before(a, b)), chosen
     if named not in ("<", ">"):
-        raise refuse(f"{call.name}: op is {named!r}; pass '<', '>' or a Python function of two keys")
+        raise refuse(f"{call.name}: op is {named!r}; pass {accepted}")
     _must_have_order(call, dtype)
     before = ascending(dtype) if named == "<" else descending(dtype)
     return before, operators.Operator(before, None, exact=True, name=named)
