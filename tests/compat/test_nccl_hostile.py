@@ -84,6 +84,30 @@ def test_booleans_travel_as_bytes(comm):
     assert y.tolist() == [True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("op", "expected"), [("SUM", [1, 1, 0]), ("PROD", [1, 0, 0]), ("MAX", [1, 1, 0]), ("AVG", [1, 0, 0])]
+)
+def test_reductions_to_booleans_are_booleans(comms, op, expected):
+    x, y = (np.array(each, bool) for each in ([1, 1, 0], [1, 0, 0]))
+    results = [np.zeros(3, bool) for _ in comms]
+    with nccl.group():
+        for comm, sent, result in zip(comms, (x, y), results, strict=True):
+            comm.allreduce(sent, result, getattr(nccl, op))
+    assert [result.view(np.uint8).tolist() for result in results] == [expected] * 2
+
+
+def test_booleans_are_counted_in_bytes(comm):
+    out = np.zeros(3, np.uint8)
+    comm.allreduce(np.array([True, False, True]), out, nccl.SUM)
+    assert out.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("call", ["allreduce", "reduce_scatter"])
+def test_numbers_are_not_reduced_to_booleans(comm, call):
+    with pytest.raises(nccl.NcclInvalid, match="recvbuf: has booleans, and sendbuf numbers"):
+        getattr(comm, call)(np.zeros(3, np.uint8), np.zeros(3, bool), nccl.SUM)
+
+
 @pytest.mark.parametrize("view", [lambda a: a.T, lambda a: a[:, :2], lambda a: a[::2], lambda a: a[::-1]])
 def test_memory_that_is_not_contiguous(comm, view):
     given = view(np.ones((4, 4)))

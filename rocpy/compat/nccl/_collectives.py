@@ -109,11 +109,12 @@ class Collectives(Queries):
         """Combine the ranks' buffers; the root receives the result, or every rank if there is no root."""
         check_call_config(config)
         own, operator, sent = self.own, _operator(op), row_of(sendbuf, "sendbuf")
-        out = None
+        out = received = None
         if root is None or _is_own(root, self.rank):
             received = row_of(recvbuf, "recvbuf", is_written=True)
             check_pair(sent, received, sent.count)
             out = received.first(sent.count)
+        operator = _for_booleans(operator, sent, received, has_root=root is not None)
         if root is None:
             own.all_reduce(sent.array, op=operator, out=out, stream=_stream(stream))
         else:
@@ -191,6 +192,7 @@ class Collectives(Queries):
         sent, received = row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
         part = self._part(sent)
         check_pair(sent, received, part)
+        operator = _for_booleans(operator, sent, received)
         source, out = sent.first(part * self.nranks), received.first(part)
         own.reduce_scatter(source, op=operator, out=out, stream=_stream(stream))
 
@@ -251,6 +253,18 @@ def _operator(op: Any) -> Any:
     if not is_number or op not in set(NcclRedOp):
         raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or the result of create_pre_mul_sum")
     return NcclRedOp(op).name.lower()
+
+
+def _for_booleans(operator: Any, sent: Row, received: Row | None, *, has_root: bool = False) -> Any:
+    """Return the operator of a reduction; where its result is booleans, the one whose results are 0 and 1."""
+    if received is not None and received.is_boolean != sent.is_boolean and (received.is_boolean or has_root):
+        what = ("booleans", "numbers") if received.is_boolean else ("numbers", "booleans")
+        raise NcclInvalid(f"recvbuf: has {what[0]}, and sendbuf {what[1]}; pass two buffers of one type")
+    if not (sent if received is None else received).is_boolean:
+        return operator
+    if not isinstance(operator, str):
+        raise NcclInvalid("op: the result of create_pre_mul_sum is for numbers, and the buffers have booleans")
+    return {"sum": "max", "prod": "min"}.get(operator, operator)
 
 
 def _is_own(root: object, rank: int) -> bool:

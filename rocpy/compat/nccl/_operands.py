@@ -36,6 +36,8 @@ class Row:
         Their type.
     address, device_id
         Where they are.
+    is_boolean
+        Whether they are booleans, whose type here is that of bytes.
     """
 
     array: Any
@@ -43,6 +45,7 @@ class Row:
     dtype: NcclDataType
     address: int
     device_id: int
+    is_boolean: bool
 
     @property
     def nbytes(self) -> int:
@@ -69,14 +72,17 @@ class _DeviceRow:
         return _DeviceRow(self._owner, self.__cuda_array_interface__, part.stop)
 
 
+def _is_boolean(array: Any) -> bool:
+    return str(getattr(array, "dtype", "")) in ("bool", "torch.bool")
+
+
 def _plain(array: Any) -> Any:
     """Return an array without what nccl4py does not look at: its gradient, and that its bytes are booleans."""
     if hasattr(array, "detach"):
         array = array.detach()
-    dtype = str(getattr(array, "dtype", ""))
-    if dtype == "bool":
-        return array.view(np.uint8)
-    return array.view(sys.modules["torch"].uint8) if dtype == "torch.bool" else array
+    if not _is_boolean(array):
+        return array
+    return array.view(np.uint8 if str(array.dtype) == "bool" else sys.modules["torch"].uint8)
 
 
 def _flattened(array: Any, seen: dict[str, Any], count: int) -> Any:
@@ -113,7 +119,7 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
     """
     if array is None or isinstance(array, str | bytes | int | float | list | tuple):
         raise NcclInvalid(f"{name}: got {type(array).__name__}, expected an array")
-    array = _plain(array)
+    is_boolean, array = _is_boolean(array), _plain(array)
     try:
         seen = describe(array, name, output=is_written)
     except UnsupportedError as error:
@@ -132,7 +138,7 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
     flat = array if is_row else _flattened(array, seen, count)
     device_id = Device.current().index if seen["device_type"] == _CPU else seen["device_id"]
     dtype = NcclDataType.from_numpy_dtype(seen["dtype"])
-    return Row(flat, count, dtype, seen["data"], device_id)
+    return Row(flat, count, dtype, seen["data"], device_id, is_boolean)
 
 
 def check_pair(sent: Row, received: Row, at_least: int, *, exactly: bool = False) -> None:
