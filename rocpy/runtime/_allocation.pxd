@@ -14,4 +14,4 @@ cdef class Allocation:
 
 
 # Memory of a device ("device"), pinned memory of the host ("host"), or managed memory ("managed").
-cdef Allocation allocate(size_t nbytes, int device, str location)
+cdef Allocation allocate(size_t nbytes, int device, object location)

@@ -18,7 +18,7 @@ cdef inline abi.hipStreamCaptureMode exchange_mode(abi.hipStreamCaptureMode mode
     return mode if abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0 else abi.hipStreamCaptureModeGlobal
 
 
-cdef Allocation allocate(size_t nbytes, int device, str location):
+cdef Allocation allocate(size_t nbytes, int device, object location):
     """New memory. An empty allocation still has an address: it is one byte."""
     cdef Allocation memory = Allocation.__new__(Allocation)
     cdef int previous

@@ -5,6 +5,7 @@ from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError
 
 cimport abi
+cimport cython
 
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.owner cimport Owner
@@ -44,6 +45,7 @@ cdef class Event(Owner):
     def __cinit__(self):
         self.c_event = NULL
 
+    @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, *, timing=True, device=None):
         self.device_index = _device.index_of(device)
         self.timing = timing

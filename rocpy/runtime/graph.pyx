@@ -7,13 +7,15 @@ from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError, RocpyError
 
 cimport abi
+cimport cython
 from abi cimport hipStream_t
 
+from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures, forbidden_threads
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
-from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, device_of_stream, handle_of
 
 _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 
@@ -66,6 +68,7 @@ cdef class Graph(Owner):
         self.c_exec = NULL
         self.capturing = False
 
+    @cython.embedsignature(False)
     def __init__(self, StreamHandle stream not None, mode="thread_local"):
         if mode not in _MODES:
             raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
@@ -144,8 +147,8 @@ cdef class Graph(Owner):
 
     @property
     def is_captured(self):
-        """Whether it can be launched."""
-        return self.c_exec != NULL
+        """Whether it can be launched: it has captured work, has not been closed, and its device has not been reset."""
+        return self.c_exec != NULL and not _device.is_lost(self.generation, self.device_index)
 
     @property
     def node_count(self):
@@ -211,7 +214,12 @@ cdef class Graph(Owner):
         return f"rocpy.Graph({state})"
 
 
-def is_captured(StreamHandle stream not None):
-    """Whether the work of a Stream becomes a graph now."""
-    stream.check()
-    return capture_of(stream.c_stream, stream.device_index) is not None
+def is_captured(stream):
+    """Whether the work of a stream becomes a graph now."""
+    cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
+    cdef int device = 0
+    _core.ensure()
+    handle_of(stream, &c_stream, &use)
+    device_of_stream(stream, c_stream, &device)
+    return c_stream != NULL and capture_of(c_stream, device) is not None

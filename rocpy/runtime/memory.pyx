@@ -10,6 +10,7 @@ from rocpy.platform import current as current_platform
 from rocpy.runtime._foreign import count_write, counts_writes, is_immutable
 
 cimport abi
+cimport cython
 from abi cimport hipStream_t
 from cpython.ref cimport Py_REFCNT
 from cpython.pycapsule cimport PyCapsule_CheckExact
@@ -46,7 +47,7 @@ cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int devic
     return buffer
 
 
-cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* extents, int device, str location) except -1:
+cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* extents, int device, object location) except -1:
     cdef int i
     buffer.nbytes = size_of(type, ndim, extents)
     buffer.type = type
@@ -54,9 +55,8 @@ cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* exten
     for i in range(ndim):
         buffer.extents[i] = extents[i]
     buffer.device_index = device
-    buffer.location = location
     cdef Allocation memory = allocate(buffer.nbytes, device, location)
-    buffer.data, buffer.source = memory.data, memory
+    buffer.location, buffer.data, buffer.source = location, memory.data, memory
     buffer.closed = False
     buffer.generation = _device.generation_of(buffer.device_index)
     return 0
@@ -77,8 +77,7 @@ def shared_tensor(Buffer buffer not None):
 cdef class Buffer:
     """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
 
-    It supports DLPack in both directions. On the host platform it is CPU memory and is exported as such, after the device has finished
-    its work.
+    It supports DLPack in both directions, on the host platform as CPU memory, after the device has finished its work.
 
     Parameters
     ----------
@@ -122,6 +121,7 @@ cdef class Buffer:
         self.data = NULL
         self.closed = True
 
+    @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, shape, dtype="uint8", *, device=0, location="device"):
         cdef int64_t extents[32]
         cdef int ndim = fill_extents(shape, extents)
@@ -130,10 +130,12 @@ cdef class Buffer:
 
     @staticmethod
     def from_dlpack(array):
-        """Return a buffer that shares the memory of an array, without a copy; the memory stays valid as long as the buffer exists.
+        """Return a buffer that shares the memory of an array, without a copy.
 
-        What rocpy writes through the buffer raises the version of a torch tensor, by which autograd notices it; a capsule does not
-        tell whose memory it is. A buffer over an array that must not change, such as jax's, is read-only.
+        The array's memory stays valid as long as the buffer exists, unless torch is told to free or move it, as by
+        ``tensor.untyped_storage().resize_(0)`` and ``tensor.resize_``. What rocpy writes through the buffer raises the version of a torch
+        tensor, by which autograd notices it; a capsule does not tell whose memory it is. A buffer over jax's arrays and others that must
+        not change is read-only.
 
         Parameters
         ----------
@@ -246,9 +248,7 @@ cdef class Buffer:
     @property
     def handle(self):
         """The address as a number."""
-        cdef void* data = NULL
-        self.memory_now(&data)
-        return <size_t>data
+        return memory_of(self)[0]
 
     @property
     def shape(self):
@@ -321,6 +321,7 @@ cdef class Buffer:
         """
         self.check()
         if isinstance(array, Buffer):
+            self.check_like(array)
             return array.copy_from(self, stream=stream)
         if not isinstance(array, numpy.ndarray):
             raise InvalidOperandError(f"array: got {type(array).__name__}, expected a numpy array or a Buffer")
@@ -419,7 +420,8 @@ cdef class Buffer:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """Export the memory, which stays alive until the consumer lets go.
 
-        The device's work is finished first, unless `stream` is -1.
+        The device's work is finished first, unless `stream` is -1. On the host platform the memory is the CPU's, and the device's own to
+        a consumer that asks for ``dl_device=(10, device_index)``.
 
         Returns
         -------
@@ -437,7 +439,10 @@ cdef class Buffer:
             device_pair = (kDLROCM, self.device_index)  # the host platform's memory is also its device's, as programs for ROCm know it
         if dl_device is not None and tuple(dl_device) != device_pair:
             raise BufferError(f"the Buffer is on DLPack device {device_pair}, not on {tuple(dl_device)}")
-        versioned = max_version is not None and max_version[0] >= 1
+        try:
+            versioned = max_version is not None and max_version[0] >= 1
+        except (TypeError, IndexError, KeyError):
+            raise InvalidOperandError(f"max_version: got {max_version!r}, expected None or two integers") from None
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
         source = self.memory_now(<void**>&exported.data)

@@ -6,6 +6,7 @@ from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
 from rocpy.runtime.handles.stream_handle import StreamHandle
+from rocpy.typing import StreamLike
 
 @disjoint_base
 class Stream(StreamHandle):
@@ -22,4 +23,5 @@ class Stream(StreamHandle):
     def capture(self, mode: str = "thread_local") -> Graph: ...
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
+def synchronize_stream(stream: StreamLike) -> None: ...
 def hold_objects(stream: Stream, *objects: object) -> None: ...

@@ -7,13 +7,14 @@ from rocpy.errors import InvalidProblemError
 from rocpy.runtime.graph import Graph
 
 cimport abi
+cimport cython
 from abi cimport hipStream_t
 from rocpy cimport _core
 
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.event cimport Event
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
-from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, end_use, own_stream
+from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, end_use, handle_of, own_stream
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
@@ -59,10 +60,12 @@ cdef class Stream(StreamHandle):
 
     __signature__ = signature_like(lambda device=0, *, nonblocking=False, priority=0: None)
 
+    @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, device=0, *, nonblocking=False, priority=0):
         cdef object wanted = integer_of(priority)
-        if wanted is None or not -(1 << 31) <= wanted < 1 << 31:
-            raise InvalidProblemError(f"priority: got {priority!r}, expected a small integer")
+        if wanted is None:
+            raise InvalidProblemError(f"priority: got {priority!r}, expected an integer")
+        wanted = min(max(wanted, -(1 << 31)), (1 << 31) - 1)  # HIP clamps further
         self.device_index = _device.index_of(device)
         cdef _core.Status status
         cdef int previous = _device.enter(self.device_index)
@@ -152,7 +155,8 @@ cdef class Stream(StreamHandle):
         ----------
         mode : str
             Which calls HIP refuses meanwhile, because they might wait for the device: ``"thread_local"`` those of this thread,
-            ``"global"`` those of every thread, ``"relaxed"`` none.
+            ``"global"`` those of every thread, ``"relaxed"`` none. A wait for the whole device is refused in every mode and to every
+            thread, and invalidates the capture (`Device.synchronize`; ``numpy.asarray`` and ``from_dlpack`` of a `Buffer`).
 
         Returns
         -------
@@ -190,6 +194,16 @@ cdef class Stream(StreamHandle):
     def __repr__(self):
         state = "closed" if self.closed else f"handle={<size_t>self.c_stream:#x}"
         return f"rocpy.Stream(device={self.device_index}, {state})"
+
+
+def synchronize_stream(stream):
+    """Wait until the work of anything that counts as a stream has finished (hipStreamSynchronize)."""
+    cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
+    handle_of(stream, &c_stream, &use)
+    with nogil:
+        abi.hipStreamSynchronize(c_stream)
+    release_finished()
 
 
 def hold_objects(Stream stream not None, *objects):

@@ -116,7 +116,11 @@ def test_what_has_no_source_is_refused(reset):
     weight, plan = rocpy.Weight(buffer(B)), rocpy.Matmul(memory, buffer(B))
     plan.execute()
     rocpy.matmul(memory, weight)
+    with rocpy.Stream(INDEX, nonblocking=True) as captured, captured.capture() as graph:
+        memory.fill(0, stream=captured)
+    assert graph.is_captured
     kept = reset()
+    assert not graph.is_captured
     uses = {
         "Buffer": [
             memory.to_numpy, lambda: memory.handle, lambda: memory.fill(0), lambda: memory.copy_from(A),
@@ -124,13 +128,14 @@ def test_what_has_no_source_is_refused(reset):
         ],
         "Stream": [stream.synchronize, lambda: stream.handle, lambda: rocpy.matmul(A, B, stream=stream)],
         "Event": [event.synchronize, lambda: event.handle],
-        "Matmul": [plan.execute, plan.plan, lambda: plan.reset_operands(b=buffer(B))],
+        "Matmul": [plan.execute, plan.plan, plan.__enter__, lambda: plan.reset_operands(b=buffer(B))],
+        "Graph": [graph.launch, lambda: graph.handle, graph.__enter__],
     }  # fmt: skip
     for noun, calls in uses.items():
         for call in calls:
             with pytest.raises(ClosedError, match=rf"^this {noun} was created before its device was reset"):
                 call()
-    for each in (memory, stream, event, weight, plan):
+    for each in (memory, stream, event, weight, plan, graph):
         each.close()
     del kept
 

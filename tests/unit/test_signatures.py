@@ -30,6 +30,15 @@ PACKAGES = (
 SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "rccl", "testing", "tuning")
 
 
+CLASSES = (rocpy.Buffer, rocpy.Device, rocpy.Event, rocpy.Graph, rocpy.Stream)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_docstring_begins_with_a_sentence_or_with_the_signature(cls):
+    first = inspect.getdoc(cls).partition("\n")[0]
+    assert first.endswith((".", ").")) or first == f"{cls.__name__}{inspect.signature(cls)}"
+
+
 def public_callables():
     """Yield the public classes and functions of the packages that need no framework."""
     for package in PACKAGES:

@@ -80,6 +80,12 @@ cdef class Planned(PlannedProduct):
             self.call, self.planned_algorithms, self.chosen = entry.call, entry.planned_algorithms, entry.chosen
         return 0
 
+    def check_open(self):
+        """Refuse a product that was closed, or that a reset of its device has ended."""
+        PlannedProduct.check_open(self)
+        if _device.is_reset(self.generation, self.device):
+            raise _device.lost_error("Matmul", self.generation)
+
     cdef int enter(self, bint resetting=False) except -1:
         if self.closed:
             raise ClosedError("this Matmul was closed; create a new one")

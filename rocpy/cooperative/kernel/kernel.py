@@ -19,9 +19,9 @@ from rocpy.cooperative.kernel import backends
 from rocpy.cooperative.kernel.arguments import narrowed, raise_versions, value_of
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
 from rocpy.cooperative.kernel.mode import NATIVE, mode_of
-from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, UnsupportedError
+from rocpy.errors import InvalidProblemError, KernelTypeError, UnsupportedError
 from rocpy.runtime.graph import is_captured
-from rocpy.runtime.handles.stream_handle import StreamHandle
+from rocpy.runtime.stream import synchronize_stream
 
 _ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
 _lock = threading.RLock()
@@ -263,17 +263,12 @@ def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
 
 def _wait_for(stream: Any, name: str) -> None:
     """What was queued before comes first; the kernel itself is done when the launch returns."""
-    if isinstance(stream, StreamHandle) and is_captured(stream):
+    if is_captured(stream):
         raise UnsupportedError(
             f"kernel {name}: its stream is being captured into a graph, and on arrays in CPU memory it runs at once, "
             "which a graph cannot contain; launch it before or after the capture"
         )
-    synchronize = getattr(stream, "synchronize", None)
-    if synchronize is None:
-        raise InvalidOperandError(
-            f"stream: {type(stream).__name__} has no synchronize(); pass a stream of rocpy's or torch's"
-        )
-    synchronize()
+    synchronize_stream(stream)
 
 
 @overload

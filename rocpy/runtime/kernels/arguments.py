@@ -58,7 +58,10 @@ def _bytes_of(argument: Any, name: str, owners: list[Any]) -> bytes:
         owners.append(memory)  # close() lets a Buffer itself go of it
         return _POINTER.pack(address)
     if hasattr(argument, "__dlpack__"):
-        view = Buffer.from_dlpack(argument)
+        try:
+            view = Buffer.from_dlpack(argument)
+        except InvalidOperandError as error:
+            raise InvalidOperandError(f"{name}: {str(error).removeprefix('array: ')}") from error
         owners.append(view)
         if view.__dlpack_device__()[0] == _CPU and not platform.current().host_memory:
             raise InvalidOperandError(

@@ -183,8 +183,8 @@ cdef class Kernel:
 
         Notes
         -----
-        Nobody knows what a kernel of raw code writes, so the versions of torch tensors, by which autograd notices a change, stay as
-        they are. Where the kernel writes to a tensor that autograd may have saved, call
+        Nobody knows what a kernel of raw code writes. Arrays that must not change, such as jax's and read-only ones of numpy's, are
+        accepted, for kernels that only read them; and the versions of torch tensors, by which autograd notices a change, stay as they are. Where the kernel writes to a tensor that autograd may have saved, call
         ``torch.autograd.graph.increment_version(tensor)`` after the launch. Kernels of `rocpy.cooperative` do so themselves.
         """
         cdef hipStream_t c_stream = NULL

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Arguments of streams, buffers and launches: typed errors that name the argument, what was seen, and the two sides."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.runtime.kernels.arguments import pack
+
+
+@pytest.mark.parametrize("location", [3, None, [], "Device"])
+def test_a_location(location):
+    with pytest.raises(rocpy.InvalidProblemError, match="^location: got .*expected one of device, host, managed"):
+        rocpy.Buffer(4, location=location)
+
+
+@pytest.mark.parametrize("version", ["a", 1, (), ("a", "b"), {}])
+def test_a_version_of_dlpack(version):
+    with rocpy.Buffer(4) as buffer, pytest.raises(rocpy.InvalidOperandError, match="^max_version: got "):
+        buffer.__dlpack__(max_version=version)
+
+
+@pytest.mark.parametrize("method", ["copy_to", "copy_from"])
+def test_the_two_sides_of_a_copy(method):
+    with rocpy.Buffer(4, "uint8") as own, rocpy.Buffer(4, "float32") as other:
+        with pytest.raises(rocpy.InvalidOperandError, match="^array: dtype float32; the Buffer has uint8$"):
+            getattr(own, method)(other)
+
+
+@pytest.mark.parametrize(("priority", "like"), [(2**31, 2**31 - 1), (2**70, 2**31 - 1), (-(2**31) - 1, -(2**31))])
+def test_priorities_are_clamped(priority, like):
+    with rocpy.Stream(priority=priority) as one, rocpy.Stream(priority=like) as other:
+        assert one.priority == other.priority
+
+
+@pytest.mark.parametrize("array", [np.zeros(8)[::2], np.zeros((2, 2)).T, np.zeros(2, ">f4")])
+def test_an_array_of_a_launch(array):
+    with pytest.raises(rocpy.InvalidOperandError, match=r"^argument 1: (?!array)"):
+        pack([3, array])
+
+
+def test_read_only_arrays_are_arguments():
+    array = np.zeros(4)
+    array.flags.writeable = False
+    (packed,), _ = pack([array])
+    assert packed == array.ctypes.data.to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_no_thread_may_wait_for_the_device_of_a_capture(mode):
+    refusals = []
+
+    def wait():
+        for call in (rocpy.Device(0).synchronize, lambda: np.asarray(buffer), lambda: np.from_dlpack(buffer)):
+            try:
+                call()
+            except rocpy.UnsupportedError as error:
+                refusals.append(error.status_name)
+
+    with rocpy.Buffer(4) as buffer, rocpy.Stream(nonblocking=True) as stream:
+        with pytest.raises(rocpy.LibraryError, match="hipErrorStreamCaptureInvalidated"), stream.capture(mode):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            thread.join()
+    assert refusals == ["hipErrorStreamCaptureUnsupported"] * 3
+
+
+def test_dlpack_devices_of_the_host_platform():
+    with rocpy.Buffer(4, device=1) as buffer:
+        if not rocpy.platform.current().host_memory:
+            return
+        assert buffer.__dlpack_device__() == (1, 0)
+        assert buffer.__dlpack__(dl_device=(10, 1)) is not None
+        for other in ((10, 0), (2, 1), (1, 1)):
+            with pytest.raises(BufferError, match="DLPack device"):
+                buffer.__dlpack__(dl_device=other)
