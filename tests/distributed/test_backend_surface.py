@@ -206,6 +206,35 @@ def test_sparse_sums(torch, dist, dtype):
     assert good(on_groups(3, body)) == [(True, expected)] * 3
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
+@pytest.mark.parametrize(("name", "small"), [("float32", 2.0**-140), ("float64", 2.0**-1060), ("bfloat16", 2.0**-130)])
+def test_sparse_sums_keep_subnormal_numbers(torch, dist, name, small, goes_on):
+    def body(group, rank):
+        values = torch.tensor([small], dtype=torch.float64).to(getattr(torch, name))
+        torch.set_flush_denormal(True)
+        try:
+            x = torch.sparse_coo_tensor(torch.tensor([[1]]), values, (3,), check_invariants=True)
+            group.allreduce([x], options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM, asyncOp=goes_on)).wait()
+            values = x.coalesce().values()
+        finally:
+            torch.set_flush_denormal(False)
+        return values.double().tolist()
+
+    assert good(on_groups(2, body)) == [[2 * small]] * 2
+
+
+@pytest.mark.parametrize(("name", "large", "sum_"), [("bfloat16", 256.0, 258.0), ("float16", 2048.0, 2050.0)])
+@pytest.mark.parametrize("is_sparse", [True, False], ids=["sparse", "dense"])
+def test_sums_of_16_bits_are_rounded_once(torch, dist, name, large, sum_, is_sparse):
+    def body(group, rank):
+        x = torch.full((1,), large if rank == 0 else 1.0, dtype=getattr(torch, name))
+        x = x.to_sparse() if is_sparse else x
+        group.allreduce([x], options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM)).wait()
+        return x.to_dense().tolist()
+
+    assert good(on_groups(3, body)) == [[sum_]] * 3
+
+
 def test_sparse_tensors_of_different_shapes_are_told_on_all(torch, dist):
     def body(group, rank):
         x = torch.eye(2 + rank).to_sparse()
