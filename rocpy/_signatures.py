@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 __all__ = ["CREATED_BY_METHODS", "public_names", "signature_like"]
 
@@ -22,6 +22,8 @@ CREATED_BY_METHODS = inspect.Signature()
 def public_names(namespace: dict[str, Any], *others: str) -> Callable[[], list[str]]:
     """Return the ``__dir__`` of a module, which lists what is public: no import of its own.
 
+    A name that the module lacks is then an error with the nearest public name, unless it has a ``__getattr__``.
+
     Parameters
     ----------
     namespace
@@ -34,4 +36,11 @@ def public_names(namespace: dict[str, Any], *others: str) -> Callable[[], list[s
         special = (name for name in namespace if name.startswith("__"))
         return sorted({*namespace.get("__all__", ()), *others, *special})
 
+    def missing(name: str) -> Never:
+        from rocpy._messages.suggestions import missing_attribute
+
+        raise missing_attribute(namespace["__name__"], name, {*namespace.get("__all__", ()), *others})
+
+    # Not in the module's source: type checkers would believe that it has every name.
+    namespace.setdefault("__getattr__", missing)
     return listed

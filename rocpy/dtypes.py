@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from rocpy._integers import integer_of
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
 from rocpy.errors import InvalidOperandError
@@ -74,6 +75,15 @@ class DType:
     def __repr__(self) -> str:
         return f"rocpy.dtypes.{self.name}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and pickles of a row are the row itself.
+        return _same_row, astuple(self)
+
+
+def _same_row(*fields: Any) -> DType:
+    made = DType(*fields)
+    return next((row for row in DTYPES.values() if row == made), made)
+
 
 def _row(name: str, bits: int, kind: str, code: int, hip: int, torch: str) -> DType:
     return DType(name, bits, kind, "numpy" if code in _NUMPY_CODES else "ml_dtypes", (code, bits), hip, torch)
@@ -122,6 +132,8 @@ def _numpy_dtype(row: DType) -> np.dtype[Any]:
 
 def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
     row = DTYPES.get(dtype.name)
+    if dtype.itemsize == 1:
+        dtype = dtype.newbyteorder("=")  # one byte has no order, but types of ml_dtypes may be marked with one
     # The name alone does not do: structured and byte-swapped dtypes have names too.
     if row is None or not dtype.isnative or (row.module == "ml_dtypes" and "ml_dtypes" not in sys.modules):
         return None
@@ -132,8 +144,6 @@ def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
 def _as_numpy(value: Any) -> np.dtype[Any] | None:
     try:
         dtype: np.dtype[Any] = np.dtype(value)
-    if dtype.itemsize == 1:
-        dtype = dtype.newbyteorder("=")  # one byte has no order, but types of ml_dtypes may be marked with one
     except (TypeError, ValueError):
         return None
     return dtype
@@ -165,7 +175,9 @@ def lookup(value: Any) -> DType:
     True
     """
     if isinstance(value, DType):
-        return value
+        if value not in _BY_HIP.values():
+            raise InvalidOperandError(f"dtype {astuple(value)} is a DType that rocpy does not have")
+        return DTYPES[value.name]
     row: DType | None = None
     if isinstance(value, str):
         row = DTYPES.get(value) or _BY_TORCH.get(value)
@@ -205,10 +217,11 @@ def from_hip(number: int) -> DType:
     >>> dtypes.from_hip(14)
     rocpy.dtypes.bfloat16
     """
-    try:
-        return _BY_HIP[number]
-    except KeyError:
-        raise InvalidOperandError(f"hipDataType {number} is not one of rocpy's dtypes") from None
+    enumerator = integer_of(number)
+    row = None if enumerator is None else _BY_HIP.get(enumerator)
+    if row is None:
+        raise InvalidOperandError(f"hipDataType {number!r} is not one of rocpy's dtypes")
+    return row
 
 
 def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
@@ -239,7 +252,10 @@ def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
     >>> dtypes.from_dlpack(2, 16)
     rocpy.dtypes.float16
     """
-    row = _BY_DLPACK.get((code, bits))
-    if row is None or (lanes != 1 and (lanes, bits) != (2, 4)):
-        raise InvalidOperandError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) is not one of rocpy's dtypes")
+    numbers = tuple(integer_of(one) for one in (code, bits, lanes))
+    row = _BY_DLPACK.get(numbers[:2])
+    if row is None or (numbers[2] != 1 and numbers[1:] != (4, 2)):
+        raise InvalidOperandError(
+            f"DLPack type (code {code!r}, {bits!r} bits, {lanes!r} lanes) is not one of rocpy's dtypes"
+        )
     return row

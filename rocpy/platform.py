@@ -18,8 +18,6 @@ from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rocpy import _search
 
 __all__ = [
@@ -215,10 +213,10 @@ class Platform:
         Where its libraries come from, for display.
     reason
         Why it was chosen, for display.
-    info
-        Its properties; empty on AMD's libraries.
     hip_python
         How hip-python was pointed at the same files, for display.
+    facts
+        The items of ``info``.
 
     Examples
     --------
@@ -230,21 +228,26 @@ class Platform:
     name: str
     origin: str
     reason: str
-    info: Mapping[str, Any]
     hip_python: str
+    facts: tuple[tuple[str, Any], ...]
 
     def __repr__(self) -> str:
         return f"<Platform {self.name}, from {self.origin}>"
 
     @property
+    def info(self) -> dict[str, Any]:
+        """Its properties; empty on AMD's libraries."""
+        return dict(self.facts)
+
+    @property
     def is_emulated(self) -> bool:
         """Whether the CPU is used instead of a GPU."""
-        return bool(self.info.get("emulated", False))
+        return ("emulated", True) in self.facts
 
     @property
     def host_memory(self) -> bool:
         """Whether arrays in CPU memory can be operands directly; otherwise they are copied to the device."""
-        return self.info.get("host_memory") == "shared"
+        return ("host_memory", "shared") in self.facts
 
     @property
     def libraries(self) -> dict[str, LibraryInfo]:
@@ -351,7 +354,8 @@ def _select() -> Platform:
             arrangement.undo()
             _core.unload()
             raise error
-        _current = Platform(name, tree.origin, reason, _json.loads(_core.platform_info() or "{}"), arrangement.how)
+        facts = tuple(_json.loads(_core.platform_info() or "{}").items())
+        _current = Platform(name, tree.origin, reason, arrangement.how, facts)
     if choice == "auto" and name == "host" and _device_node() is not None:
         warnings.warn(
             f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "
@@ -449,14 +453,9 @@ def available() -> tuple[str, ...]:
     def is_complete(directories: tuple[str, ...]) -> bool:
         return all(any(_search.holds(Path(directory), stem) for directory in directories) for stem in stems)
 
-    available_names = []
-    if _device_node() is not None and any(
-        is_complete(tree.directories) for tree in _search.rocm_trees(_host_directory())
-    ):
-        available_names.append("amd")
-    if is_complete((_host_directory(),)):
-        available_names.append("host")
-    return tuple(available_names)
+    host = _host_directory()
+    has_amd = _device_node() is not None and any(is_complete(tree.directories) for tree in _search.rocm_trees(host))
+    return ("amd",) * has_amd + ("host",) * is_complete((host,))
 
 
 def missing() -> dict[str, tuple[str, ...]]:

@@ -20,6 +20,10 @@ __all__ = ["main"]
 class _Ended(KeyboardInterrupt):
     """A signal ends the command, after it has removed its temporary files."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its exit code.
@@ -46,11 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = {one: signal.signal(one, _end) for one in ends if signal.getsignal(one) is signal.SIG_DFL}
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt as interrupt:
-        number = interrupt.args[0] if isinstance(interrupt, _Ended) else signal.SIGINT
+    except _Ended as ended:
+        code = 128 + ended.number  # as a shell counts it
+    except KeyboardInterrupt:
         with suppress(OSError):
-            print("interrupted" if number == signal.SIGINT else f"ended by {number.name}", file=sys.stderr)
-        code = 128 + number  # as a shell counts it
+            print("interrupted", file=sys.stderr)
+        code = 128 + signal.SIGINT
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
@@ -58,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _end(number: int, _: object) -> None:
-    raise _Ended(signal.Signals(number))
+    raise _Ended(number)
 
 
 def _run(words: Sequence[str]) -> int | str | None:

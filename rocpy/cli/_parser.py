@@ -40,6 +40,15 @@ class Parser(argparse.ArgumentParser):
         """Raise the message as a UsageError."""
         raise UsageError(f"{self.prog}: {message}; see {self.prog} --help")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = did_you_mean(value, action.choices)
+            what = "command" if isinstance(action, argparse._SubParsersAction) else "choice"
+            raise UsageError(
+                f"{self.prog}: there is no {what} {value!r}{near}; one of {', '.join(action.choices)}"
+                f"; see {self.prog} --help"
+            )
+
     def _print_message(self, message: str, file: Any = None) -> None:
         # As any other output: argparse's own says nothing of a message that could not be written.
         print(message, end="", file=file)
@@ -50,6 +59,8 @@ class Parser(argparse.ArgumentParser):
             return
         options = [text for action in self._actions for text in action.option_strings]
         named = [word.split("=")[0] for word in words if word.startswith("-")]
+        if named and named[0] in options:  # another parser's words come first: `rocpy --json info`
+            self.error(f"{named[0]} comes after the command: {self.prog} {named[0]}")
         if named:
             self.error(f"there is no option {named[0]}{did_you_mean(named[0], options)}")
         self.error(f"unexpected {' '.join(words)}")

@@ -69,7 +69,7 @@ def measure(*, progress: bool = False) -> dict[str, Any]:
         "is_emulated": current.is_emulated,
         "device": device.name,
         "arch": device.arch,
-        "info": dict(current.info),
+        "info": current.info,
         "peers": {"numpy": np.__version__}
         | ({} if torch is None else {"torch": str(torch.__version__), "torch threads": torch.get_num_threads()}),
         "rows": rows,

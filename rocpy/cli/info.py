@@ -85,7 +85,7 @@ def describe() -> dict[str, Any]:
             "reason": current.reason,
             "is_emulated": current.is_emulated,
             "hip_python": current.hip_python,
-            "info": dict(current.info),
+            "info": current.info,
         },
         "devices": [asdict(device) for device in current.devices],
         "libraries": [asdict(library) for library in current.libraries.values()],

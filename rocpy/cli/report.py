@@ -29,6 +29,7 @@ COLUMNS = (
 NUMBERS = ("cases", "pass rate", "unsupported", "wrong", "one call, us")
 WRONG_COLUMNS = ("case", "message")
 BAD = ("failed", "error")
+STATUSES = ("ok", "unsupported", *BAD)
 
 
 def configure(parser: Parser) -> None:
@@ -60,7 +61,7 @@ def _render(arguments: Arguments) -> int:
     wrong = [_wrong_cases(document) for document in documents]
     if arguments.output is not None:
         text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
-        arguments.output.write_text(text, encoding="utf-8")
+        arguments.output.write_text(text, encoding="utf-8", errors="backslashreplace")  # a text of half a character
     if arguments.as_json:
         print_json([{**row, "wrong_cases": cases} for row, cases in zip(rows, wrong, strict=True)])
     elif arguments.output is None:
@@ -84,21 +85,19 @@ def _load(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise UsageError(f"rocpy report: {path} is not JSON") from None
     cases = document.get("cases") if isinstance(document, dict) else None
-    if not isinstance(cases, list) or not all(isinstance(row, dict) and "status" in row for row in cases):
+    if not isinstance(cases, list) or not all(isinstance(row, dict) and row.get("status") in STATUSES for row in cases):
         raise UsageError(f"rocpy report: {path} is not a report of `rocpy doctor --selftest`: it has no list of cases")
     return document
 
 
 def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     info = _object(document.get("info"))
-    devices = info.get("devices")
-    device = _object(devices[0]) if isinstance(devices, list) and devices else {}
-    libraries = {one.get("name"): one.get("version") for one in info.get("libraries") or () if isinstance(one, dict)}
+    device = next(iter(_objects(info.get("devices"))), {})
+    libraries = {str(one.get("name")): one.get("version") for one in _objects(info.get("libraries"))}
     statuses = [row["status"] for row in document["cases"]]
     ran = [status for status in statuses if status != "unsupported"]
     bad = sum(status in BAD for status in ran)
     emulated = " (emulated on the CPU)" if _object(info.get("platform")).get("is_emulated") else ""
-    call = document.get("call_us")
     return {
         "card": f"{device.get('name', 'unknown')}, {device.get('arch', 'unknown')}{emulated}",
         "ROCm": libraries.get("hip"),
@@ -109,13 +108,24 @@ def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
         "pass rate": f"{(len(ran) - bad) / len(ran):.1%}" if ran else None,
         "unsupported": statuses.count("unsupported"),
         "wrong": bad,
-        "one call, us": f"{call:.2f}" if isinstance(call, int | float) else None,
+        "one call, us": _microseconds(document.get("call_us")),
         "file": path.name,
     }
 
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [_object(one) for one in value] if isinstance(value, list) else []
+
+
+def _microseconds(value: object) -> str | None:
+    try:
+        return f"{value:.2f}" if isinstance(value, int | float) else None
+    except OverflowError:  # an integer beyond all floats
+        return None
 
 
 def _wrong_cases(document: dict[str, Any]) -> list[dict[str, str]]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Oracles, error bounds and the case list that rocpy's tests, self-test and benchmarks share; open to users."""
 
+from rocpy._signatures import public_names
+
 from .cases import Case, select, to_json
 from .oracles import ORACLES, Expected, Oracle, evaluate
 from .runner import CaseResult, make_operands, run_case
@@ -23,3 +25,5 @@ __all__ = [
     "select",
     "to_json",
 ]
+
+__dir__ = public_names(globals())

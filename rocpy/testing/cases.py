@@ -396,10 +396,10 @@ def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
         if name not in fields:
             raise _invalid(f"{name}: a case has no such field", name, fields)
         if name in _DTYPE_FIELDS and not isinstance(value, str):
-            criteria[name] = value = _name_of_dtype(value)
+            criteria[name] = _name_of_dtype(value)
         elif isinstance(value, list):
             criteria[name] = tuple(value)
-        if isinstance(value, str) and not any(getattr(case, name) == value for case in cases(tier)):
+        elif isinstance(value, str) and not any(getattr(case, name) == value for case in cases(tier)):
             values = {getattr(case, name) for case in cases("slow")}
             if value not in values:
                 raise _invalid(f"{name}: no case has {value!r}", value, values)

@@ -37,7 +37,7 @@ def _describe_platform() -> dict[str, Any]:
         "is_emulated": current.is_emulated,
         "libraries": [dataclasses.asdict(library) for library in current.libraries.values()],
         "devices": [dataclasses.asdict(device) for device in current.devices],
-        "info": dict(current.info),
+        "info": current.info,
     }
 
 

@@ -62,7 +62,7 @@ def test_a_signal_is_passed_on_to_the_program(start, tmp_path, name):
 def test_a_program_that_the_signal_ends(start, tmp_path):
     process = start("run", "--", "sh", "-c", "echo ready; exec sleep 60")
     process.terminate()
-    assert process.communicate(timeout=60) == ("", "rocpy run: env was ended by SIGTERM\n".replace("env", "sh"))
+    assert process.communicate(timeout=60) == ("", "rocpy run: sh was ended by SIGTERM\n")
     assert process.returncode == 143
     assert not list(tmp_path.iterdir())
 
@@ -78,7 +78,7 @@ main(["doctor", "-r", "1", "--selftest", "--report", "new.json"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 128 + number
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr == ("interrupted\n" if number == signal.SIGINT else "")
     assert not list(tmp_path.iterdir())
 
 

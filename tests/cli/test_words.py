@@ -59,6 +59,11 @@ def run(capsys, monkeypatch, tmp_path):
         ("run --json -- true", ["--json", "--report"]),
         ("bench matmul --plot drawing.jpg", ["drawing.jpg", ".png or .html"]),
         ("tune dance", ["'dance'", "rocpy tune --help"]),
+        ("tune lst", ["no command 'lst'", "did you mean 'list'?", "rocpy tune --help"]),
+        ("rccl statsu", ["no command 'statsu'", "did you mean 'status'?", "rocpy rccl --help"]),
+        ("--json info", ["--json comes after the command: rocpy info --json"]),
+        ("rccl --json status", ["--json comes after the command: rocpy rccl status --json"]),
+        ("--jsno info", ["no option --jsno", "did you mean '--json'?"]),
         ("tune run missing.json", ["no file missing.json"]),
         ("tune run", ["FILE"]),
         ("tune export --format csv out", ["'csv'", "tunableop"]),
@@ -319,7 +324,9 @@ def test_every_command_but_completion_takes_json():
         assert any("--json" in action.option_strings for action in parser.actions()), words
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"cases": 3}', '{"cases": [1]}', "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, "[]", '{"cases": 3}', '{"cases": [1]}', '{"cases": [{"status": []}]}', "\0"]
+)
 def test_what_is_no_report_is_usage(run, tmp_path, text):
     (tmp_path / "other.json").write_text(text)
     code, _, err = run("report", "other.json")
@@ -327,12 +334,33 @@ def test_what_is_no_report_is_usage(run, tmp_path, text):
     assert "other.json" in err
 
 
-@pytest.mark.parametrize("info", [None, [], {"devices": 3, "libraries": {"a": 1}}, {"devices": [None]}])
+@pytest.mark.parametrize(
+    "info", [None, [], {"devices": 3, "libraries": {"a": 1}}, {"devices": [None]}, {"libraries": 1}]
+)
 def test_a_report_that_lacks_facts_is_rendered(run, tmp_path, info):
     (tmp_path / "old.json").write_text(json.dumps(outcome("ok", info=info)))
     code, out, _ = run("report", "old.json")
     assert code == 0
     assert "unknown" in out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "md", "html"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"call_us": 10**400},
+        {"tier": "\ud800"},
+        {"info": {"libraries": [{"name": ["hip"], "version": {}}], "devices": [{"name": "\ud800"}], "packages": 3}},
+        {"call_us": "fast", "tier": []},
+    ],
+)
+def test_a_report_of_other_facts_is_rendered(run, tmp_path, form, more):
+    (tmp_path / "odd.json").write_text(json.dumps(outcome("ok", **more)))
+    code, text, err = run(
+        "report", "odd.json", *{"text": [], "json": ["--json"]}.get(form, ["--output", f"page.{form}"])
+    )
+    assert (code, err) == (0, "")
+    assert "100.0%" in text or "100.0%" in (tmp_path / f"page.{form}").read_text()
 
 
 def test_a_report_is_not_lost(tmp_path, capsys, monkeypatch):
@@ -341,8 +369,8 @@ def test_a_report_is_not_lost(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "a folder"
     folder.mkdir()
     path = doctor._write_report({"cases": [1, 2]}, folder)  # what cannot be written to
-    assert json.loads(path.read_text()) == {"cases": [1, 2]}
-    assert str(path) in capsys.readouterr().err
+    assert json.loads(Path(path).read_text()) == {"cases": [1, 2]}
+    assert path in capsys.readouterr().err
 
 
 def test_words_after_two_dashes_belong_to_a_program(monkeypatch):

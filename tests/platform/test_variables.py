@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocpy import InvalidProblemError, platform
+from rocpy import cooperative as coop
 from rocpy._variables import fault_of_variable
 
 ROWS = {variable.name: variable for variable in platform.variables()}
@@ -42,6 +44,14 @@ def outcomes(run_python, cases):
     done = run_python(PROGRAM, CASES=json.dumps(cases), timeout_s=120, **{**clean, "ROCPY_TUNING_DB": os.devnull})
     assert done.stderr == "" or "Traceback" not in done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("name", "value"), [("ROCPY_SIMT_DEBUG", "yes"), ("ROCPY_NUM_THREADS", "zero")])
+def test_a_kernel_is_not_declared_with_what_is_no_value(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidProblemError, match=f"^{name}: got '{value}', expected"):
+        coop.jit(lambda out: None)
+    coop.jit(lambda out: None, debug=False, threads=2)
 
 
 def test_each_variable_is_of_a_kind():
@@ -95,3 +105,14 @@ def test_use_does_not_pass_by_the_rule(name, run_python):
     code = "import rocpy; rocpy.platform.use('host'); rocpy.platform.current()"
     done = run_python(code, check=False, **{name: "much"})
     assert f"InvalidProblemError: {name}: got 'much'" in done.stderr
+
+
+def test_properties_of_the_platform_are_the_callers_own():
+    current = platform.current()
+    facts = current.info
+    current.info.clear()
+    facts.clear()
+    assert current.info
+    assert current.is_emulated == bool(current.info["emulated"])
+    assert {current: 1}[platform.current()] == 1
+    assert copy.deepcopy(current) == current

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The dtype table against those who own its columns: numpy, ml_dtypes, DLPack's numbers, hipDataType, torch."""
 
+import copy
+import dataclasses
+import pickle
 import re
 from pathlib import Path
 
@@ -143,3 +146,37 @@ def test_torch_dtypes():
     for other in (torch.int64, torch.bool, torch.uint8):
         with pytest.raises(InvalidOperandError):
             dtypes.lookup(other)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda row: pickle.loads(pickle.dumps(row))])
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_copies_of_a_row_are_the_row(row, again):
+    assert again(row) is row
+    assert dtypes.lookup(dataclasses.replace(row)) is row
+
+
+def test_a_row_that_rocpy_does_not_have():
+    made_up = [
+        dataclasses.replace(dtypes.float32, bits=31),
+        dataclasses.replace(dtypes.float32, name="float31"),
+        dataclasses.replace(dtypes.float32, name=[]),
+    ]
+    for row in made_up:
+        assert copy.deepcopy(row) == row
+        with pytest.raises(InvalidOperandError, match="that rocpy does not have"):
+            dtypes.lookup(row)
+
+
+@pytest.mark.parametrize("number", [[], True, 0.0, "0", None, 10**30, -1])
+def test_numbers_that_no_library_has(number):
+    with pytest.raises(InvalidOperandError, match="hipDataType"):
+        dtypes.from_hip(number)
+    for numbers in ((number, 32), (2, number), (2, 32, number)):
+        with pytest.raises(InvalidOperandError, match="DLPack type"):
+            dtypes.from_dlpack(*numbers)
+
+
+def test_numbers_of_numpy():
+    assert dtypes.from_hip(np.int32(0)) is dtypes.float32
+    assert dtypes.from_dlpack(np.uint8(2), np.uint8(32), np.uint16(1)) is dtypes.float32
+    assert dtypes.from_dlpack(17, 4, 2) is dtypes.float4_e2m1fn
