@@ -185,7 +185,9 @@ ROCPY_INLINE VecD erf_series(VecD square) { return horner(erf_f64, 12, square); 
 template <class T>
 ROCPY_INLINE Vec<T> scaled_tail(Vec<T> z) {
   const Vec<T> center = splat(static_cast<T>(3.75)), one = splat(static_cast<T>(1));
-  return tail_series((z - center) / (z + center)) / (one + (z + z));
+  // (z - center) / (z + center) by a quotient that is small near 0, where the polynomial is steep.
+  const Vec<T> u = fma(z / (z + center), splat(static_cast<T>(2)), -one);
+  return tail_series(u) / (one + (z + z));
 }
 
 // erfc(|x|).
