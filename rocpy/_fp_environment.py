@@ -39,7 +39,8 @@ def default_arithmetic(function: _Function) -> _Function:
 def _with_torch_threads(function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
     """Call a function, with torch's work in this thread alone where torch's own threads have another environment."""
     torch = sys.modules.get("torch")
-    if torch is None or not any(_is_shared(torch, x) for x in args):
+    # In torch.jit.trace extents are tensors.
+    if torch is None or torch._C._get_tracing_state() is not None or not any(_is_shared(torch, x) for x in args):
         return function(*args, **kwargs)
     threads = torch.get_num_threads()
     if threads < 2 or _threads_agree(torch, threads):

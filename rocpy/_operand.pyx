@@ -175,7 +175,8 @@ cdef object parse_output(object array, str name, Operand* out, bint is_product=T
         raise InvalidOperandError(f"{name}: {seen(array)} is read-only; pass a writable array{advice}")
     if overlaps_itself(out):
         raise InvalidOperandError(
-            f"{name}: {seen(array)} has elements that share memory (an expanded view?); pass its contiguous copy"
+            f"{name}: {seen(array)} has elements that share memory, or axes that interleave (an expanded or "
+            "as_strided view?); pass its contiguous copy"
         )
     if out.provider == provider_torch:
         check_writable(array, name)

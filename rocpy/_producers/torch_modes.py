@@ -92,6 +92,8 @@ def graph_reason() -> str | None:
 
 def transform_reason() -> str | None:
     """Return what is active that records or transforms what is done; ``None`` where nothing does."""
+    if sys.modules["torch"].compiler.is_compiling():
+        return "torch.compile is recording"
     if sys.modules["torch"]._C._functorch.peek_interpreter_stack() is not None:
         return "a torch.func transform (vmap, grad, ...) is active"
     return recording_reason()

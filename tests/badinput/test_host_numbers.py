@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import decimal
+import fractions
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -93,3 +97,40 @@ def test_jax(value):
             rocpy.jax.matmul(*operands, **{**arguments, name: value})
     with pytest.raises(InvalidProblemError, match="^clamp: got .*a pair of numbers"):
         rocpy.jax.matmul(A, A, epilogue="clamp", clamp=(0, value))
+
+
+INT8_SCALED = {"scale_b": 1.0, "dtype": "float32"}
+SCALES = {
+    "scale_a": lambda x: rocpy.matmul(INT8, INT8, scale_a=x, **INT8_SCALED),
+    "scale_a, composed": lambda x: rocpy.matmul(INT8, INT8, scale_a=x, scale_b=1.0, dtype="int8"),
+    "scale_a, planned": lambda x: rocpy.Matmul(INT8, INT8, scale_a=x, **INT8_SCALED).execute(),
+    "scale_a, groups": lambda x: rocpy.grouped_matmul([INT8], [INT8], scale_a=[x], scale_b=[1.0], dtype="float32")[0],
+    "scale_a, groups in one array": lambda x: rocpy.grouped_matmul(
+        INT8, INT8[None], offsets=[0, 2], scale_a=x, **INT8_SCALED
+    ),
+    "scale, of a Weight": lambda x: rocpy.matmul(INT8, rocpy.Weight(INT8, scale=x), scale_a=1.0, dtype="float32"),
+}
+KINDS_OF_TWO = [
+    2, 2.0, np.int8(2), np.uint8(2), np.int64(2), np.float16(2), np.longdouble(2), ml_dtypes.bfloat16(2),
+    fractions.Fraction(2), decimal.Decimal(2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", [*FACTORS, *SCALES])
+@pytest.mark.parametrize("value", KINDS_OF_TWO, ids=name_of)
+def test_scales_and_factors_take_the_same_numbers(entry, value):
+    if entry in SCALES:
+        assert (SCALES[entry](value) == 4).all()
+    else:
+        FACTORS[entry](value)
+
+
+@pytest.mark.parametrize("entry", SCALES)
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, 2j, np.complex64(2), np.str_("2"), "2", np.datetime64(1, "s"), fractions.Fraction(10**400)],
+    ids=name_of,
+)
+def test_scales_that_are_no_real_numbers(entry, value):
+    with pytest.raises(InvalidOperandError, match=rf"^{entry.partition(',')[0]}(\[0\])?: got "):
+        SCALES[entry](value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -103,3 +103,14 @@ def test_gradients_have_the_scales():
     a, b = jnp.ones((2, 4), jnp.float8_e4m3fn), jnp.full((4, 3), 2.0, jnp.float8_e4m3fn)
     grad = jax.grad(lambda a: matmul(a, b, scale_a=0.5, scale_b=4.0, alpha=2.0, dtype="float32").sum())(a)
     np.testing.assert_array_equal(np.asarray(grad, np.float32), 24.0)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["alpha", "beta", "scale_a"])
+def test_a_tensor_that_requires_a_gradient_is_no_number(torch, name):
+    value = torch.nn.Parameter(torch.tensor(2.0))
+    operands, given = ((A, B), dict(HALF)) if name == "scale_a" else ((B.T * 1.0, B * 1.0, np.ones((3, 3))), {})
+    with pytest.raises(UnsupportedError, match=f"^{name}: a tensor, and it requires grad"):
+        matmul(*operands, **(given | {name: value}))
+    with torch.no_grad():
+        matmul(*operands, **(given | {name: value.detach()}))

@@ -250,3 +250,18 @@ def test_recorded_results_are_no_views_and_may_be_changed_in_place(epilogue, axe
     result.abs().sum().backward()
     assert rows.grad.shape == rows.shape
     assert right.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(("dtype", "x"), [(torch.float32, -95.0), (torch.float64, -740.0)], ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+def test_recorded_sigmoids_are_those_of_plain_products(dtype, x, biased):
+    a, one, bias = torch.full((1, 1), x, dtype=dtype), torch.ones(1, 1, dtype=dtype), torch.zeros(1, dtype=dtype)
+    more = {"bias": bias, "epilogue": "sigmoid_bias"} if biased else {"epilogue": "sigmoid"}
+    expected = rocpy.matmul(a, one, **more)
+    assert expected.item() > 0
+    leaf = a.clone().requires_grad_()
+    found = rocpy.matmul(leaf, one, **more)
+    assert torch.equal(found.detach(), expected)
+    found.sum().backward()
+    assert torch.equal(leaf.grad, expected * (1 - expected))
+    assert torch.equal(torch.vmap(lambda a: rocpy.matmul(a, one, **more))(leaf[None])[0], expected)

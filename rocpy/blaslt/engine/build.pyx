@@ -306,6 +306,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     cdef str reason
     state_results(call, problem, program)
     if problem.m == 0 or problem.n == 0 or problem.batch == 0:
+        _recipes.check_function(problem)
         return result
     if own_program and not has_programs():
         raise UnsupportedError(f"{problem}: the {_platform.current().name} platform does not support tile programs")

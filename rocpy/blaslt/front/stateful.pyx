@@ -206,7 +206,7 @@ cdef class Matmul:
             Only these, in this order: algorithms, their records (:meth:`Algorithm.to_dict`, :meth:`export`) or kernel
             names. The first is pinned.
         max_algorithms
-            How many to ask for, 1 or more.
+            How many there may be, 1 or more; with a custom epilogue, of each of the ways to compute it.
 
         Returns
         -------

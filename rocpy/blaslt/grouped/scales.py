@@ -14,7 +14,7 @@ from rocpy.blaslt.arrays.blocks import repeated
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.blaslt.model.product_types import are_of_lines
-from rocpy.blaslt.model.scale_arguments import check_scale_number
+from rocpy.blaslt.model.scale_arguments import check_scale_number, plain_scale
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__: list[str] = []
@@ -100,7 +100,8 @@ def pair(
 
 def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
     """Return where scales are by their shape."""
-    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+    value = plain_scale(name, value)
+    if isinstance(value, int | float):
         check_scale_number(name, value)
         return Placed("scalar", float(value))
     if isinstance(value, list | tuple):

@@ -15,7 +15,8 @@ cdef inline ScaleArguments scales_or_none(object a, object b, object c, object d
     if a is None and b is None and c is None and d is None and not amax:
         return None
     scales = ScaleArguments.__new__(ScaleArguments)
-    scales.a, scales.b, scales.c, scales.d, scales.amax = a, b, c, d, amax
+    scales.a, scales.b = plain_scale("scale_a", a), plain_scale("scale_b", b)
+    scales.c, scales.d, scales.amax = plain_scale("scale_c", c), plain_scale("scale_d", d), amax
     return scales
 
 
@@ -29,6 +30,7 @@ cdef inline bint are_numbers(ScaleArguments scales):
 
 
 cpdef bint is_scale_array(object scale)
+cpdef object plain_scale(str name, object value)
 cpdef int check_scale_number(str name, object value) except -1
 cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors)
 cpdef ScaleArguments all_scales(object b, ScaleArguments scales)

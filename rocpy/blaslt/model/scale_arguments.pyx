@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The scales of a product as arguments, with that of a Weight among them."""
 
+from numbers import Number
+
 import numpy
 
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
+from rocpy.blaslt.model.settings import real_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["SCALES", "ScaleArguments", "all_scales", "check_scale_number", "scale_keywords", "scales_of", "with_weight_scale"]
+__all__ = ["SCALES", "ScaleArguments", "all_scales", "check_scale_number", "plain_scale", "scale_keywords", "scales_of", "with_weight_scale"]
 
 # The keywords of the scales, in the order of the library's pointers to them.
 SCALES = ("scale_a", "scale_b", "scale_c", "scale_d")
@@ -48,6 +51,18 @@ def scales_of(settings):
 cpdef bint is_scale_array(object scale):
     """Whether a scale lies in memory of the caller's: it is neither ``None`` nor a number, nor a sequence of numbers."""
     return scale is not None and not isinstance(scale, (bool, int, float, numpy.generic, list, tuple))
+
+
+cpdef object plain_scale(str name, object value):
+    """Return a scale that is a number on the host, of whatever type, as one of Python's; anything else as it is."""
+    if is_number(value) or not isinstance(value, numpy.generic) and (hasattr(value, "shape") or not isinstance(value, Number)):
+        return value
+    if not isinstance(value, (bool, numpy.bool_)):
+        try:
+            return real_number(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise InvalidOperandError(f"{name}: got {value!r:.80}, expected a number or a float32 array")
 
 
 cpdef int check_scale_number(str name, object value) except -1:

@@ -81,7 +81,7 @@ def complex_number(value: Any) -> complex:
     return complex(value)
 
 
-def _refuse_recorded(bound: Any) -> None:
+def _refuse_recorded_bound(bound: Any) -> None:
     """Refuse a tensor as a bound where torch records or transforms what is done with it."""
     reason = transform_reason() or gradient_reason(bound)
     if reason is not None:
@@ -94,6 +94,16 @@ def _refuse_recorded(bound: Any) -> None:
         raise UnsupportedError(f"clamp: a bound is a tensor, and {kind}; pass two numbers")
 
 
+def refuse_recorded(value: Any, name: str) -> None:
+    """Refuse a tensor as a factor or a scale where torch records or transforms what is done with it."""
+    reason = transform_reason() or gradient_reason(value)
+    if reason is not None:
+        raise UnsupportedError(
+            f"{name}: a tensor, and {reason}; {name} is a host number, through which no gradient flows: pass "
+            f"float({name}.detach()), or multiply by the tensor"
+        )
+
+
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
@@ -102,7 +112,7 @@ def clamp_bounds(clamp: object) -> tuple[float, float]:
         first, second = cast("Iterable[Any]", clamp)  # two, before any is looked at: there may be no end of them
         for bound in (first, second):
             if hasattr(type(bound), "requires_grad"):
-                _refuse_recorded(bound)
+                _refuse_recorded_bound(bound)
         low, high = real_number(first), real_number(second)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"clamp: got {clamp!r}, expected a pair of numbers (low, high)") from None

@@ -141,6 +141,8 @@ cdef class Planned(PlannedProduct):
             self.make_plan(max_algorithms)
             if algorithms is not None:
                 self.restrict(algorithms)
+            else:  # more were asked for where a choice that was stored is among them
+                del self.planned_algorithms[max_algorithms:]
             return list(self.planned_algorithms)
         finally:
             self.busy = False

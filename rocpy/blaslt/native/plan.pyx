@@ -162,7 +162,8 @@ cdef class NativeProduct(Planned):
         if self.copies and self.unfused is None:
             held = (held, self.copy_operands(&launch, &copied))
         if out is not None:
-            if read_out(launch.call, launch.operands, out, self.prototype, self.problem, self.options, &target):
+            # Of copied operands the caller's are those that out may share memory with.
+            if read_out(launch.call, &self.operands, out, self.prototype, self.problem, self.options, &target):
                 launch.out = &target
             else:
                 refuse_capture(launch.completion, "out= is of another dtype or order than the product", "pass an out= that the product can write")

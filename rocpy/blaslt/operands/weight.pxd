@@ -19,6 +19,7 @@ cdef class Weight(WeightOperand):
     cdef object reading  # the lock of whoever reads the source
     cdef long process  # that the lock belongs to
 
+    cdef WeightSnapshot current(self)
     cdef int take(self, WeightSnapshot snapshot) except -1
     cdef int check_open(self) except -1
     cdef object closed_error(self)

@@ -75,8 +75,9 @@ cdef class Weight(WeightOperand):
     packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a
     parameter. Other arrays are copied here, in addition to the packed memory, and so are tensors created in inference mode, whose changes
     torch does not count. After such a write, and after changing such an array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product
-    warns if that was forgotten. A copy by ``copy.copy`` has the same source and shares what was read of it; pickles and deep copies have
-    arrays of their own, with the values that were last read.
+    warns if that was forgotten. Pickles, deep copies, which have arrays of their own, and :meth:`matrix` read a torch tensor again first,
+    so that later products agree with them; of other arrays they have the values that were last read. A copy by ``copy.copy`` has the same
+    source and shares what was read of it. A product that is composed may read the tensor itself, with writes that were not detected.
 
     References
     ----------
@@ -150,6 +151,11 @@ cdef class Weight(WeightOperand):
                 "and products still read the earlier copy; call its refresh(), or repack() of a "
                 "layer", RocpyWarning, stacklevel=2)
         return snapshot
+
+    cdef WeightSnapshot current(self):
+        """Return what products read, with the values that the source itself has: a tensor is read again, for writes that went unnoticed."""
+        cdef WeightSnapshot snapshot = <WeightSnapshot>self.read()
+        return self.renew(None) if snapshot.reads_copy() else snapshot
 
     cdef int take(self, WeightSnapshot snapshot) except -1:
         """Publish what was read; a tensor may have another shape and type than before (``.data =``)."""
@@ -231,8 +237,8 @@ cdef class Weight(WeightOperand):
             return self.published is None
 
     def matrix(self):
-        """Return the weight as a new array of shape (K, N), with the values that were last read."""
-        return _copies.snapshot((<WeightSnapshot>self.read()).in_rows())
+        """Return the weight as a new array of shape (K, N), with the values that products read from now on."""
+        return _copies.snapshot(self.current().in_rows())
 
     def close(self):
         """Free the packed memory after the last product that uses it. Closing twice has no effect; later use, copying and pickling
@@ -260,7 +266,7 @@ cdef class Weight(WeightOperand):
         return with_attributes(other, getattr(self, "__dict__", {}))
 
     def __reduce__(self):
-        source, bias, scale = (<WeightSnapshot>self.read()).values()
+        source, bias, scale = self.current().values()
         return (_rebuild, (source, bias, self.layout, scale, type(self), getattr(self, "__dict__", {})))
 
     def __repr__(self):

@@ -46,6 +46,8 @@ cdef class WeightSnapshot(WeightOperand):
 
     # Whether its source is known to have changed, or may have.
     cdef bint outdated(self) except -1
+    # Whether products read a copy of a tensor, which a write may have gone by.
+    cdef bint reads_copy(self) noexcept
     # In debug mode: whether what was copied has changed and nothing told so.
     cdef bint changed_unnoticed(self, object bias) except -1
 

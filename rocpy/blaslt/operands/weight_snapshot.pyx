@@ -21,7 +21,7 @@ from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport is_recorded_here
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
-from rocpy.blaslt.model.scale_arguments cimport check_scale_number
+from rocpy.blaslt.model.scale_arguments cimport check_scale_number, plain_scale
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._context cimport StreamContext, borrow_context, release_context
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -97,7 +97,7 @@ cdef bint is_tensor(object array) except -1:
 
 cdef object private_copy(object array):
     """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
-    if array is None or isinstance(array, (int, float, np.generic)) or version_of(array) is not None:
+    if array is None or isinstance(array, (int, float)) or version_of(array) is not None:
         return array
     return _copies.snapshot(array)
 
@@ -158,8 +158,11 @@ cdef class WeightSnapshot(WeightOperand):
         """Name of the element type."""
         return array_type_of_hip(self.operand.type).name.decode()
 
+    cdef bint reads_copy(self) noexcept:
+        return self.plain is None and (self.copied or self.factors is not self.plain_scale)
+
     def values(self):
-        """Return source, bias and scale with the values that were read: tensors that count their changes, copies of other arrays."""
+        """Return source, bias and scale: tensors that count their changes as they are, of other arrays copies of the values that were read."""
         return (self.source if self.plain is None else self.plain, self.bias, self.plain_scale)
 
     def by_blocks(self):
@@ -211,6 +214,7 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     cdef DefaultFpEnvironment environment
     environment.hold()
     cdef WeightSnapshot snapshot = WeightSnapshot.__new__(WeightSnapshot)
+    scale = plain_scale("scale", scale)
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
     snapshot.epoch = _epoch.load()
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
@@ -241,7 +245,7 @@ cdef int check_scale(object scale, WeightSnapshot snapshot) except -1:
     if scale is None:
         return 0
     kind = "scalar"
-    if isinstance(scale, (int, float, np.integer, np.floating, np.bool_)):
+    if isinstance(scale, (int, float)):
         check_scale_number("scale", scale)
     else:
         seen = describe(scale, "scale")

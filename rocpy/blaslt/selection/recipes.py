@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -164,11 +163,12 @@ def has_function(row: EpilogueRow, kind: str, scales: bool = False) -> bool:
 
 def check_function(problem: Problem) -> None:
     """Refuse an epilogue of real numbers for a result of others, which neither libraries nor recipes have."""
-    if math.prod(problem.result_shape) and not has_function(problem.row, dtypes.lookup(problem.dtype).kind):
-        kind = "complex" if problem.is_complex else "integer"
+    scales = bool(problem.scale_a or problem.scale_b)
+    if not has_function(problem.row, dtypes.lookup(problem.dtype).kind, scales):
+        kind = "complex products have none" if problem.is_complex else "integer products have 'relu' and 'clamp' alone"
         raise UnsupportedError(
-            f"epilogue {problem.epilogue!r}: a function of real numbers, and the result is {problem.dtype}; {kind} "
-            "products have 'default' and 'bias': apply the function to the result of one"
+            f"epilogue {problem.epilogue!r}: a function of real numbers, and the result is {problem.dtype}; {kind}: "
+            "apply the function to the product"
         )
 
 

@@ -16,7 +16,7 @@ from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself
 from rocpy.torch.operators.shapes import check_layer_input, check_layer_tensors
 
-__all__ = ["check_epilogue", "custom_layer", "custom_linear"]
+__all__ = ["check_epilogue", "custom_layer", "custom_linear", "overridden_layer"]
 
 
 def check_epilogue(epilogue: Any, approximate: str) -> None:
@@ -61,6 +61,15 @@ def _product(x: Tensor, weight: Tensor, right: Any, arguments: Mapping[str, Any]
     except (InvalidOperandError, InvalidProblemError):
         check_layer_input(x, weight)
         raise
+
+
+def overridden_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
+    """Compute a layer whose product is somebody else's, and its epilogue after that."""
+    epilogue, bias = layer.activation, layer.bias
+    if bias is None or "bias" not in epilogue.inputs:
+        return epilogue.evaluate(torch.nn.Linear.forward(layer, x), **inputs)
+    y = torch.nn.functional.linear(x, layer.weight)
+    return epilogue.evaluate(y, **_arguments(epilogue, bias, inputs)["epilogue_inputs"])
 
 
 def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:

@@ -13,9 +13,10 @@ from torch.nn.modules import module as _module
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
-from rocpy.torch.layers.custom import check_epilogue, custom_layer
+from rocpy.torch.layers.custom import check_epilogue, custom_layer, overridden_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
 from rocpy.torch.layers.gate_state import join_gate, split_gate
+from rocpy.torch.layers.overrides import linear_is_overridden
 from rocpy.torch.operators.activations import (
     Activation,
     ActivationName,
@@ -31,21 +32,7 @@ from rocpy.torch.operators.sharding import lacks_lists
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
 
-__all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "linear_is_patched", "run_layer"]
-
-_Linear, _F = torch.nn.Linear, torch.nn.functional
-_TORCH_LINEAR = torch._C._nn.linear
-# What another package put there before is its own as well.
-_TORCH_FORWARD = (
-    _Linear.forward
-    if getattr(getattr(_Linear.forward, "__code__", None), "co_filename", "") == torch.nn.modules.linear.__file__
-    else None
-)
-
-
-def linear_is_patched() -> bool:
-    """Whether somebody put a function of their own in place of ``nn.Linear.forward`` or ``F.linear``: it decides."""
-    return _Linear.forward is not _TORCH_FORWARD or _F.linear is not _TORCH_LINEAR
+__all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "run_layer"]
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
@@ -115,12 +102,16 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``activation(input @ weight.T + bias)``."""
+        if type(epilogue_inputs) is not dict:  # a symbol, where torch.fx traces the layer by itself
+            epilogue_inputs = {}
+        overridden = linear_is_overridden(input)
         if self._row is None:
-            result: Tensor = custom_layer(self, input, epilogue_inputs)
+            custom = overridden_layer if overridden else custom_layer
+            result: Tensor = custom(self, input, epilogue_inputs)
             return result
         if epilogue_inputs:
             refuse_inputs(self.activation)
-        if linear_is_patched():
+        if overridden:
             before: Tensor = super().forward(input)
             return self._row.function(before) if self._row.saves else before
         # Straight from the table, which is where attribute access ends up, slowly; a parametrized weight is not in it.
@@ -230,8 +221,10 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``fc2(fc1(input, **epilogue_inputs))``."""
+        if type(epilogue_inputs) is not dict:
+            epilogue_inputs = {}
         first, second = self.fc1, self.fc2
-        one_by_one = epilogue_inputs or linear_is_patched() or calls_are_hooked()
+        one_by_one = epilogue_inputs or linear_is_overridden(input) or calls_are_hooked()
         exact = type(first) is type(second) is Linear and not one_by_one
         # Frozen layers have their weights packed each by itself.
         if exact and not (first.pack and not first.training) and is_bare(first) and is_bare(second):
@@ -239,7 +232,9 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
             simple = second.activation is None and takes_layer(*layers[:2]) and takes_layer(*layers[2:])
             if simple and first._row is not None:
                 return run_mlp(input, *layers, first._row)
-            if simple and torch.is_grad_enabled() and takes(first.activation) and not lacks_lists((input, *layers)):
+            # torch.jit.trace compares its graph with one that it makes without gradients.
+            recorded = torch.is_grad_enabled() or torch.jit.is_tracing()
+            if simple and recorded and takes(first.activation) and not lacks_lists((input, *layers)):
                 return custom_mlp(input, *layers, first.activation)
         return second(first(input, **epilogue_inputs))
 

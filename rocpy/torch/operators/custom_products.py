@@ -17,10 +17,11 @@ from rocpy.blaslt.model.problem import Problem
 from rocpy.epilogues import Expression
 from rocpy.epilogues.expressions.evaluate import evaluate
 from rocpy.epilogues.expressions.gradient import gradient_of
+from rocpy.epilogues.expressions.inputs import are_known, shape_of
 from rocpy.epilogues.expressions.resolve import resolve
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import in_rows
-from rocpy.torch.operators.kernels import custom_kernel
+from rocpy.torch.operators.kernels import custom_kernel, split_names
 from rocpy.torch.operators.products import product, record_product
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import (
@@ -35,16 +36,16 @@ from rocpy.torch.operators.shapes import (
 __all__ = ["composed", "empty_custom_results", "operator"]
 
 _SCHEMA = (
-    "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str[] names, str expression, float alpha, float beta,"
+    "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str names, str expression, float alpha, float beta,"
     " ScalarType? dtype, str? compute) -> Tensor[]"
 )
 
 
 def _fake(
-    a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: Sequence[str], expression: str, *settings: Any
+    a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: str, expression: str, *settings: Any
 ) -> list[Tensor]:
     alpha, beta, dtype, compute = settings
-    named = dict(zip(names, inputs, strict=True))
+    named = dict(zip(split_names(names), inputs, strict=True))
     problem = check_product(a, b, c, None, None, "default", ProductSettings(alpha, beta, None, dtype, compute))
     return empty_custom_results(a, b, dtype, problem, Expression.from_json(expression), named)
 
@@ -60,7 +61,7 @@ def empty_custom_results(
     """Return an epilogue's results without values; ``problem`` is the product where all extents are known."""
     check_devices(a=a, **{f"epilogue_inputs[{name!r}]": value for name, value in named.items()})
     infos = {name: info_of(value) for name, value in named.items()}
-    if problem is not None and all(isinstance(extent, int) for info in infos.values() for extent in info.shape):
+    if problem is not None and are_known(*named.values()):
         bound = bind(expression, problem, infos)
         shape, types = bound.result_shape, bound.out_types
     else:
@@ -75,7 +76,7 @@ def empty_custom_results(
 def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
     # Of the epilogue's inputs only the bias is an operand of the layer, which torch's own linear casts too.
     a, b, c, inputs, names, *rest = args
-    inputs = [cast(value) if name == "bias" else value for name, value in zip(names, inputs, strict=True)]
+    inputs = [cast(value) if name == "bias" else value for name, value in zip(split_names(names), inputs, strict=True)]
     return (cast(a), cast(b), cast(c), inputs, names, *rest)
 
 
@@ -92,7 +93,7 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         a: Tensor,
         b: Tensor,
         c: Tensor | None,
-        names: Sequence[str],
+        names: str,
         expression: Expression,
         settings: tuple[Any, ...],
         *inputs: Tensor,
@@ -102,10 +103,10 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         whole = _with_product(expression) if gradient.expression.reads_x else expression
         results = below(a, b, c, list(inputs), names, whole.to_json(), *settings)
         ctx.set_materialize_grads(False)
-        ctx.expression, ctx.settings, ctx.names = expression, settings, names
+        ctx.expression, ctx.settings, ctx.names = expression, settings, split_names(names)
         ctx.has_product = whole is not expression  # as the last result
         ctx.c_shape = None if c is None else c.shape
-        saved = [value if name in gradient.saved else None for name, value in zip(names, inputs, strict=True)]
+        saved = [value if name in gradient.saved else None for name, value in zip(ctx.names, inputs, strict=True)]
         ctx.likes = [(value.shape, value.dtype) for value in inputs]
         ctx.save_for_backward(a, b, results[-1] if ctx.has_product else None, *saved)
         return tuple(results)
@@ -184,14 +185,14 @@ def _record(
     b: Tensor,
     c: Tensor | None,
     inputs: list[Tensor],
-    names: list[str],
+    names: str,
     expression: str,
     *settings: Any,
 ) -> list[Tensor]:
     read = Expression.from_json(expression)
     if min(a.dim(), b.dim()) < 2 or read.halved:
         multiply = functools.partial(record_product, below.of(product))
-        return composed(multiply, a, b, c, dict(zip(names, inputs, strict=True)), read, settings)
+        return composed(multiply, a, b, c, dict(zip(split_names(names), inputs, strict=True)), read, settings)
     results = _apply(below, a, b, c, names, read, settings, *inputs)
     return list(results[: len(read.outputs)])
 
@@ -208,6 +209,9 @@ def composed(
     """Return the recorded product followed by torch's own functions, which are recorded too."""
     alpha, beta, dtype, compute = settings
     x = multiply(a, b, c, None, None, "default", alpha, beta, None, dtype, compute)
+    infos = {name: info_of(value) for name, value in named.items()}
+    if are_known(x, *named.values()):
+        shape_of(expression, tuple(x.shape), b.dim(), infos)  # torch's functions would broadcast others
     return list(evaluate(expression, x, named))
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
-from rocpy.blaslt.custom.binding import complete, refuse_operands
+from rocpy.blaslt.custom.binding import complete, plain_numbers, refuse_operands
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.epilogues.expressions.evaluate import is_number
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.custom_products import composed, operator
 from rocpy.torch.operators.grouped import covered_by, grouped
@@ -57,8 +58,13 @@ def custom_product(
     named = complete(epilogue, epilogue_inputs, b)
     if isinstance(b, WeightOperand):
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
+    if torch.compiler.is_dynamo_compiling():  # of numpy's numbers it makes arrays without axes
+        for name, value in named.items():
+            if isinstance(value, np.ndarray) and value.ndim == 0:
+                named[name] = torch.as_tensor(value)
+    numbers = plain_numbers(named)
     for name, value in named.items():
-        if not is_number(value) and not isinstance(value, Tensor):
+        if name not in numbers and not isinstance(value, (Tensor, Proxy)):
             raise InvalidOperandError(
                 f"epilogue_inputs[{name!r}]: got {type(value).__name__} together with torch tensors that need "
                 "autograd, a transform or a compiler; pass a torch tensor"
@@ -66,10 +72,9 @@ def custom_product(
     if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
         # A changed number would be another graph each time: the graph makes a tensor of it.
         wide = torch.float64 if a.dtype == torch.float64 else torch.float32
-        for name, value in named.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                named[name] = torch.ones((), dtype=wide, device=a.device) * value
-    numbers = {name: value for name, value in named.items() if is_number(value)}
+        for name, value in list(numbers.items()):
+            if not isinstance(value, bool):
+                named[name] = torch.ones((), dtype=wide, device=a.device) * numbers.pop(name)
     tensors = {name: value for name, value in named.items() if name not in numbers}
     arguments = (*scalars, settings["dtype"], settings["compute"])
     compiling = torch.compiler.is_compiling()
@@ -84,8 +89,9 @@ def custom_product(
         results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
     else:
         text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
-        results = operator(a, b, c, list(tensors.values()), list(tensors), text, *arguments)
-    return results[0] if epilogue.expression.single else tuple(results)
+        results = operator(a, b, c, list(tensors.values()), ",".join(tensors), text, *arguments)
+    # One by one: a symbol of torch.fx cannot be iterated over.
+    return results[0] if epilogue.expression.single else tuple([results[i] for i in range(epilogue.outputs)])
 
 
 def grouped_with_epilogue(

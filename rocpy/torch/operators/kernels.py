@@ -32,6 +32,7 @@ __all__ = [
     "layer_epilogue",
     "linear_forward",
     "product_kernel",
+    "split_names",
 ]
 
 
@@ -86,12 +87,17 @@ def product_kernel(
     return (result[0], next(iter(result[1].values()))) if row.outputs else result
 
 
+def split_names(names: str) -> list[str]:
+    """Return the names of an epilogue's inputs: one text, since torch.jit.trace takes no list of them."""
+    return names.split(",") if names else []
+
+
 def custom_kernel(
     a: Tensor,
     b: Tensor,
     c: Tensor | None,
     inputs: Sequence[Tensor],
-    names: Sequence[str],
+    names: str,
     expression: str,
     *settings: Any,
 ) -> list[Tensor]:
@@ -104,7 +110,7 @@ def custom_kernel(
         alpha=alpha,
         beta=None if c is None else beta,
         epilogue=CustomEpilogue.from_json(expression),
-        epilogue_inputs=dict(zip(names, inputs, strict=True)),
+        epilogue_inputs=dict(zip(split_names(names), inputs, strict=True)),
         dtype=dtype,
         compute=compute,
     )

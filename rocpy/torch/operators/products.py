@@ -183,7 +183,8 @@ def record_product(
 
 def _recorded(name: str) -> bool:
     """Whether one product gives an activation and what its gradient reads."""
-    return name in ("none", "relu") or (name in ACTIVATIONS and ACTIVATIONS[name].fused.aux is not None)
+    row = ACTIVATIONS.get(name)
+    return row is not None and (row.saves != "input" or row.fused.aux is not None)
 
 
 def _composed(
@@ -233,6 +234,9 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
     if name == "clamp":
         if clamp is None:
             raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
+        if not (pre.is_floating_point() or pre.is_complex()):  # torch would make floats of integers
+            range_ = torch.iinfo(pre.dtype)
+            clamp = [int(min(max(bound, range_.min), range_.max)) for bound in clamp]
         return pre.clamp(*clamp)
     if row.aux == "load":
         if aux is None:

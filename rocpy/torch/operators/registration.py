@@ -15,6 +15,7 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import Below, below_torch
+from rocpy.torch.operators.kernels import split_names
 from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
@@ -88,7 +89,7 @@ def _named(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
     """Return an operator's tensors by the names that users know."""
     named = {argument.name: value for argument, value in zip(operator._schema.arguments, args, strict=False)}
     named.update(kwargs)
-    for name, value in zip(named.get("names", ()), named.pop("inputs", ()), strict=True):
+    for name, value in zip(split_names(named.get("names", "")), named.pop("inputs", ()), strict=True):
         named[f"epilogue_inputs[{name!r}]"] = value
     return {_NAMES.get(name, name): value for name, value in named.items() if isinstance(value, Tensor)}
 

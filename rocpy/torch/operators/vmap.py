@@ -30,6 +30,11 @@ def _padded(x: Any, mapped: bool, own: int, wanted: int) -> Any:
     return x.reshape(x.shape[0], *(1,) * (wanted - own), *x.shape[1:]) if mapped and wanted > own else x
 
 
+def _entry(x: Tensor) -> Tensor:
+    """Return the first entry of an operand whose mapped axis is in front; one without values where there is none."""
+    return x[0] if x.shape[0] else x.new_empty(x.shape[1:])
+
+
 def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
     def rule(info: Any, in_dims: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Any:
         x_axis, weight_axis, bias_axis = in_dims[:3]
@@ -88,12 +93,14 @@ def _product(
     epilogue: str,
     *settings: Any,
 ) -> Any:
-    alpha, beta, clamp, dtype, compute = settings
     row = EPILOGUES[epilogue]
     mapped = [axis is not None for axis in in_dims[:5]]
-    a, b, c, bias, aux = (_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True))
-    own_operands = a, b, c, bias, aux
-    own = [0 if x is None else x.dim() - is_mapped for x, is_mapped in zip(own_operands, mapped, strict=True)]
+    operands = [_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True)]
+    # Batched operands broadcast where those of one product do not: what that refuses is refused first.
+    first = [_entry(x) if is_mapped else x for x, is_mapped in zip(operands, mapped, strict=True)]
+    check_product(*first, epilogue, ProductSettings(*settings))
+    a, b, c, bias, aux = operands
+    own = [0 if x is None else x.dim() for x in first]
     rows, columns = own[0] > 1, own[1] > 1  # whether the result has these axes
     batch = max(own[0], own[1], 2) - 2
     full = batch + rows + columns
@@ -102,6 +109,7 @@ def _product(
     right = _padded(b if columns else b.unsqueeze(-1), mapped[1], max(own[1], 2), batch + 2)
     if not (mapped[0] or mapped[1]):
         left = left.expand(info.batch_size, *(1,) * (batch + 2 - left.dim()), *left.shape)
+    lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
 
     def promoted(x: Any, i: int) -> Any:
         # Something that broadcasts to the result, with the axes that vectors leave away.
@@ -111,34 +119,28 @@ def _product(
         x = x if columns else x.unsqueeze(-1)
         return x if rows else x.unsqueeze(-2)
 
-    addend = promoted(c, 2)
-    if bias is not None:
-        lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        bias = _bias(bias, mapped[3], own[3], m, n, lead, rows and columns)
-    fused = row.aux == "none" and not row.gradient and not row.clamp
-    name = epilogue if fused else products.plain_name(row)
-    if (not fused or aux is not None) and info.batch_size:
-        entry: list[Any] = [x[0] if is_mapped else x for x, is_mapped in zip(own_operands, mapped, strict=True)]
-        check_product(entry[0], entry[1], entry[2], entry[3], entry[4], epilogue, ProductSettings(*settings))
-    y = products.product(left, right, addend, bias, None, name, alpha, beta, None, dtype, compute)
-    pre = y
-    if not fused:
-        y = products.apply_epilogue(row, pre, promoted(aux, 4), clamp)
-
     def demoted(x: Tensor) -> Tensor:
         x = x if rows else x.squeeze(-2)
         return x if columns else x.squeeze(-1)
 
+    if bias is not None:
+        bias = _bias(bias, mapped[3], own[3], m, n, lead, rows and columns)
+    if aux is not None:
+        aux = promoted(aux, 4).expand(*lead, m, n)
+    operator = products.product_extra if row.outputs else products.product
+    result = operator(left, right, promoted(c, 2), bias, aux, epilogue, *settings)
     if not row.outputs:
-        return demoted(y), 0
+        return demoted(result), 0
+    y, extra = result
     if row.aux == "store":
-        return (demoted(y), demoted(pre)), (0, 0)
+        return (demoted(y), demoted(extra)), (0, 0)
     if row.gradient == "bgrad":
-        return (demoted(y), y.sum(-2)), (0, 0)
+        return (demoted(y), extra), (0, 0)
     # Sums of one operand: mapped only where that is.
     which = 0 if row.gradient == "bgrada" else 1
-    summed = (a if rows else a.unsqueeze(-2)).sum(-1) if which == 0 else (b if columns else b.unsqueeze(-1)).sum(-2)
-    return (demoted(y), summed.to(y.dtype)), (0, 0 if mapped[which] else None)
+    if not (mapped[which] or (which == 0 and not mapped[1])):
+        return (demoted(y), extra), (0, None)
+    return (demoted(y), extra.reshape(extra.shape[0], *first[which].shape[:-2], extra.shape[-1])), (0, 0)
 
 
 def register() -> None:

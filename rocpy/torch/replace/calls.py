@@ -17,12 +17,12 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import _symbolic_trace
 from torch.nn.modules import module as _module
-from torch.utils._device import DeviceContext
 
 from rocpy.torch.analysis.catalog import METHODS, Known, hold, operation, row_of_call
 from rocpy.torch.analysis.formulas import identify, own_method
 from rocpy.torch.layers.functions import run_layers
-from rocpy.torch.layers.modules import Linear, calls_are_hooked, linear_is_patched, run_layer
+from rocpy.torch.layers.modules import Linear, calls_are_hooked, run_layer
+from rocpy.torch.layers.overrides import functions_are_watched, linear_is_patched
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation, is_bare
 
 __all__ = ["HELPERS", "is_quiet_activation", "is_quiet_layer", "row_of", "run_sequence"]
@@ -37,7 +37,6 @@ _GETATTRIBUTE: Any = object.__getattribute__
 _IS_TORCHS = all(function.__code__.co_filename == _module.__file__ for function in (_CALL, _CALL_IMPL, _GETATTR))
 _TENSORS = frozenset((Tensor, nn.Parameter, nn.Buffer, FakeTensor, FunctionalTensor))
 _tracing = torch._C._get_tracing_state
-_modes = torch._C._len_torch_function_stack
 _autocast = torch._C._is_any_autocast_enabled
 
 
@@ -55,7 +54,7 @@ def _is_watched() -> bool:
         or linear_is_patched()
         or not _IS_TORCHS
         or _tracing() is not None
-        or (_modes() and not _are_torchs_modes())
+        or functions_are_watched()
     )
 
 
@@ -63,26 +62,6 @@ def _is_tracer(function: Any) -> bool:
     """Whether a method of all modules is what torch puts there while it traces, which calls its own."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == _symbolic_trace.__file__
-
-
-def _are_torchs_modes() -> bool:
-    """Whether the modes that see torch's functions are those of a default device or of an export."""
-    return all(type(torch._C._get_function_stack_at(at)) in _torchs_modes() for at in range(_modes()))
-
-
-@functools.cache
-def _torchs_modes() -> frozenset[type]:
-    from torch._export import non_strict_utils
-    from torch.export import _safeguard
-    from torch.fx.experimental import proxy_tensor
-
-    names = (
-        (_safeguard, "AutogradStateOpsFailSafeguard"),
-        (non_strict_utils, "_NonStrictTorchFunctionHandler"),
-        (proxy_tensor, "PreDispatchTorchFunctionMode"),
-        (proxy_tensor, "TorchFunctionMetadataMode"),
-    )
-    return frozenset((DeviceContext, *(getattr(table, name) for table, name in names if hasattr(table, name))))
 
 
 def is_quiet_layer(layer: Any, x: Any) -> bool:

@@ -14,7 +14,8 @@ from torch.nn.utils import parametrize
 
 from rocpy.errors import InvalidOperandError
 from rocpy.torch.layers import packing
-from rocpy.torch.layers.modules import Linear, linear_is_patched
+from rocpy.torch.layers.modules import Linear
+from rocpy.torch.layers.overrides import linear_is_patched
 from rocpy.torch.operators.activations import ACTIVATIONS
 from rocpy.torch.replace.experts import CHOSEN, describe_experts, experts_class, judge_experts
 from rocpy.torch.replace.fusion import PAIRS, fused_class, is_fused_class, original_class, refusal

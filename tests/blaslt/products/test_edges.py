@@ -149,3 +149,22 @@ def test_bounds_of_integers_are_whole_numbers():
         for bounds in ((-3.0, 7.0), (-math.inf, 7), (7, math.inf)):
             found = rocpy.matmul(x, x.T, epilogue="clamp", clamp=bounds, dtype=result)
             assert (found == np.clip(12, *bounds)).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epilogue"),
+    [
+        (np.int8, "gelu_aux"), (np.int8, "silu"), (np.int8, "sigmoid_bias"), (np.complex64, "relu"),
+        (np.complex64, "clamp"), (np.complex64, "dgelu_bgrad"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", [rocpy.matmul, lambda *a, **given: rocpy.Matmul(*a, **given).execute()])
+@pytest.mark.parametrize(("m", "n", "batch"), [(4, 8, ()), (4, 0, ()), (0, 8, ()), (4, 8, (0,))])
+def test_functions_that_no_product_has_are_refused_for_empty_results(form, dtype, epilogue, m, n, batch):
+    a, b = np.ones((*batch, m, 4), dtype), np.ones((4, n), dtype)
+    row, result = EPILOGUES[epilogue], np.int32 if dtype == np.int8 else dtype
+    given = {"bias": np.ones(n, result)} if row.bias else {"clamp": (0, 1)} if row.clamp else {}
+    if row.aux == "load":
+        given["aux"] = np.ones((*batch, m, n), result)
+    with pytest.raises(UnsupportedError, match=epilogue):
+        form(a, b, epilogue=epilogue, **given)

@@ -198,3 +198,24 @@ def test_out_beside_scales_in_one_array():
     a = _float8(4, 4)
     rocpy.matmul(a, a, scale_a=z[:, 7], scale_b=1.0, dtype="float32", out=z[:, :4])
     np.testing.assert_array_equal(z[:, :4], 4)
+
+
+@pytest.mark.skipif(
+    not rocpy.platform.current().host_memory, reason="there a plan reads copies, which out is apart from"
+)
+@pytest.mark.parametrize("form", ["function", "plan"])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_out_is_no_operand_that_is_copied(form, name):
+    operand = np.arange(64, dtype=np.float32).reshape(8, 8)[:4, ::2]  # of no layout that libraries take
+    operands = {"a": np.eye(4, dtype=np.float32), "b": np.eye(4, dtype=np.float32), name: operand}
+    before = operand.copy()
+    with pytest.raises(REFUSED, match=f"^out shares memory with {name}"):
+        _written(form, operands["a"], operands["b"], operand)
+    np.testing.assert_array_equal(operand, before)
+
+
+def test_axes_of_out_that_interleave():
+    a, b = np.ones((5, 2), np.float32), np.ones((2, 3), np.float32)
+    out = np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), (5, 3), (48, 32))
+    with pytest.raises(REFUSED, match=r"^out: .* has elements that share memory, or axes that interleave"):
+        rocpy.matmul(a, b, out=out)

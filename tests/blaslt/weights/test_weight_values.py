@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a Weight hands out, and its copies: the values that were last read, in memory that no product reads."""
+"""What a Weight hands out, and its copies: the values that products read, in memory that no product reads."""
 
 from __future__ import annotations
 
@@ -102,3 +102,24 @@ def test_a_copy_follows_the_parameters_of_a_module(torch):
     linear.weight.data = torch.randn(3, 4)
     linear.bias.data = torch.randn(3)
     torch.testing.assert_close(rocpy.matmul(x, again, epilogue="bias"), linear(x).detach())
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("read", ["matrix", "deepcopy", "pickle"])
+def test_a_tensor_is_read_again_for_what_is_handed_out(torch, read, dtype, layout):
+    kind = getattr(torch, dtype)
+    a, source = torch.ones(1, 16, dtype=kind), torch.ones((8, 16) if layout == "nk" else (16, 8), dtype=kind)
+    w = rocpy.Weight(source, layout=layout)
+    assert (rocpy.matmul(a, w) == 16).all()
+    source.data.mul_(4)  # which nothing tells
+    if read == "matrix":
+        assert (w.matrix() == 4).all()
+    else:
+        assert (rocpy.matmul(a, DUPLICATES[read](w)) == 64).all()
+    # Later products agree with what was handed out.
+    assert (rocpy.matmul(a, w) == 64).all()
+    source.mul_(2)
+    assert (w.matrix() == 8).all()
+    assert (rocpy.matmul(a, w) == 128).all()

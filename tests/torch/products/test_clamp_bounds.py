@@ -6,6 +6,7 @@ import torch
 from torch.autograd import forward_ad
 
 import rocpy
+import rocpy.torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, in make_dual
 
@@ -52,3 +53,11 @@ def test_numbers_compile(backend):
     a = A.clone().requires_grad_()
     compiled = torch.compile(CALLS["matmul"], backend=backend, fullgraph=True)
     torch.testing.assert_close(compiled(a, (-0.1, 0.2)), (A @ B).clamp(-0.1, 0.2))
+
+
+def test_a_bound_in_a_compiled_function():
+    def clamped(a, high):
+        return rocpy.torch.matmul(a, B, epilogue="clamp", clamp=(0, high))
+
+    with pytest.raises(rocpy.UnsupportedError, match=r"^clamp: a bound is a tensor, and torch\.compile is recording"):
+        torch.compile(clamped, backend="eager")(A, torch.tensor(0.2))
