@@ -252,9 +252,9 @@ def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
     >>> dtypes.from_dlpack(2, 16)
     rocpy.dtypes.float16
     """
-    numbers = tuple(integer_of(one) for one in (code, bits, lanes))
-    row = _BY_DLPACK.get(numbers[:2])
-    if row is None or (numbers[2] != 1 and numbers[1:] != (4, 2)):
+    type_code, width, count = (integer_of(one) for one in (code, bits, lanes))
+    row = None if type_code is None or width is None else _BY_DLPACK.get((type_code, width))
+    if row is None or (count != 1 and (count, width) != (2, 4)):
         raise InvalidOperandError(
             f"DLPack type (code {code!r}, {bits!r} bits, {lanes!r} lanes) is not one of rocpy's dtypes"
         )

@@ -243,8 +243,10 @@ def compare(
 
     A bound that is not finite allows no error.
     """
-    expected, bound = np.asarray(expected), np.asarray(bound, dtype=np.float64)
-    actual = np.asarray(actual)
+    return _compare(np.asarray(actual), np.asarray(expected), np.asarray(bound, dtype=np.float64), name)
+
+
+def _compare(actual: Array, expected: Array, bound: Array, name: str) -> Comparison:
     if actual.shape != expected.shape:
         return Comparison(np.inf, np.inf, (), f"{name}: shape {actual.shape}, expected {expected.shape}")
     if actual.size == 0:
@@ -252,8 +254,8 @@ def compare(
     form = FORMATS.get(actual.dtype.name)
     if actual.dtype.kind == "c" or expected.dtype.kind == "c":
         return _worse(
-            compare(actual.real, expected.real, bound, name=name + ".real"),
-            compare(actual.imag, expected.imag, bound, name=name + ".imag"),
+            _compare(actual.real, expected.real, bound, name + ".real"),
+            _compare(actual.imag, expected.imag, bound, name + ".imag"),
         )
     value = actual.astype(np.float64)
     if form is not None and actual.dtype.itemsize == 1:

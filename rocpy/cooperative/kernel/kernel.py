@@ -368,6 +368,8 @@ def jit(
         raise InvalidProblemError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
     if debug is None:
         debug = platform.environment("ROCPY_SIMT_DEBUG") == "1"
+    if not threads:
+        platform.environment("ROCPY_NUM_THREADS")  # which launches read, and an invalid value is refused
 
     def make(wrapped: Callable[..., Any]) -> Kernel:
         if isinstance(wrapped, Kernel):
