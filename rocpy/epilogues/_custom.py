@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rocpy.blaslt.model.epilogues import UserEpilogue
-from rocpy.epilogues.expressions.evaluate import evaluate
+from rocpy.epilogues.expressions.evaluate import evaluate, is_number
 from rocpy.epilogues.expressions.expression import Expression, with_bias
 from rocpy.epilogues.expressions.gradient import Gradient, gradient_of
-from rocpy.epilogues.expressions.inputs import are_known, complete, shape_of
+from rocpy.epilogues.expressions.inputs import are_known, complete, shape_of, with_numbers
+from rocpy.epilogues.expressions.types import plain_number
 from rocpy.epilogues.tracing.trace import Traced, applied, trace
 from rocpy.errors import InvalidProblemError
 
@@ -121,7 +122,9 @@ class CustomEpilogue(UserEpilogue):
         arrays = {name: value for name, value in inputs.items() if len(getattr(value, "shape", ()))}
         if hasattr(x, "shape") and are_known(x, *arrays.values()):
             shape_of(self.expression, tuple(x.shape), 2, arrays, "{}")
-        results = evaluate(self.expression, x, inputs)
+        numbers = {name: plain_number(value) for name, value in inputs.items() if is_number(value)}
+        folded = {name: value for name, value in numbers.items() if value is not None}
+        results = evaluate(with_numbers(self.expression, folded, "{}"), x, inputs)
         return results[0] if self.expression.single else results
 
     def complete(self, inputs: Mapping[str, Any] | None) -> dict[str, Any]:

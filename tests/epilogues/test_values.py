@@ -156,11 +156,14 @@ def functions_of_two(torch):
         "clamp": lambda x, s: np.clip(x, s, 5), "clamped": lambda x, s: np.clip(s, x, 5),
         "bound": lambda x, s: np.clip(x, s, x), "both": lambda x, s: np.clip(s, x, s),
         "upper": lambda x, s: np.clip(s, s, x), "logical": lambda x, s: np.where(np.logical_and(x, s), x, 0),
-        "power": lambda x, s: (x - s) ** 2,
+        "power": lambda x, s: (x - s) ** 2, "alone": lambda x, s: x + s * s, "rounded": lambda x, s: np.floor(-s) + x,
     }  # fmt: skip
 
 
-NAMES = "add sub mul div rsub rdiv minimum maximum equal less where clamp clamped bound both upper logical power"
+NAMES = (
+    "add sub mul div rsub rdiv minimum maximum equal less where clamp clamped bound both upper logical power "
+    "alone rounded"
+)
 
 
 @pytest.mark.parametrize("value", [True, 2, 1.0, 0.5])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 from collections.abc import Mapping
@@ -235,10 +234,12 @@ def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
 
 def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
     """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
+    from rocpy.epilogues.expressions.inputs import with_numbers
+
     plain = plain_numbers(inputs)
     arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in plain}
     numbers = {name: inputs[name] for name in plain}
-    return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
+    return bind(with_numbers(epilogue.expression, plain), problem, arrays), numbers
 
 
 def plain_numbers(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,21 +258,6 @@ def plain_numbers(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 f"epilogue_inputs[{name!r}]: got an integer below -2**63 or above 2**63 - 1; pass a float"
             )
     return plain
-
-
-def keys_of(numbers: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """Return numbers by name as a key of a cache: 1, 1.0 and True are three of them, and -0.0 is not 0.0."""
-    return tuple((name, type(value), repr(value), value) for name, value in numbers.items())
-
-
-@functools.lru_cache(maxsize=512)
-def with_values(expression: Expression, numbers: tuple[tuple[Any, ...], ...]) -> Expression:
-    """Return an expression with numbers in the place of inputs."""
-    try:
-        return expression.with_values({name: value for name, _, _, value in numbers})
-    except InvalidProblemError as error:  # integers that grow
-        named = ", ".join(f"epilogue_inputs[{name!r}]" for name, kind, *_ in numbers if kind is int)
-        raise InvalidProblemError(f"{named}: {error}") from None
 
 
 def problem_of(bound: Bound) -> Problem:

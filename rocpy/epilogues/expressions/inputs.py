@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,11 @@ from rocpy.blaslt.model.problem import broadcast
 from rocpy.epilogues.expressions.expression import Expression
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["are_known", "check_names", "complete", "refuse_missing", "shape_of"]
+__all__ = ["are_known", "check_names", "complete", "refuse_missing", "shape_of", "with_numbers"]
+
+
+# What an input is called in messages.
+LABEL = "epilogue_inputs[{!r}]"
 
 
 def complete(expression: Expression, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -59,6 +64,22 @@ def refuse_missing(expression: Expression, missing: Sequence[str]) -> None:
         )
 
 
+def with_numbers(expression: Expression, numbers: Mapping[str, bool | int | float], label: str = LABEL) -> Expression:
+    """Return an expression with numbers in the place of inputs; refuses integers that grow beyond 64 bits."""
+    # 1, 1.0 and True are three numbers, and -0.0 is not 0.0.
+    key = tuple((name, type(value), repr(value), value) for name, value in numbers.items())
+    try:
+        return _with_values(expression, key)
+    except InvalidProblemError as error:
+        named = ", ".join(label.format(name) for name, value in numbers.items() if type(value) is int)
+        raise InvalidProblemError(f"{named}: {error}") from None
+
+
+@functools.lru_cache(maxsize=512)
+def _with_values(expression: Expression, numbers: tuple[tuple[Any, ...], ...]) -> Expression:
+    return expression.with_values({name: value for name, _, _, value in numbers})
+
+
 def are_known(*arrays: Any) -> bool:
     """Whether all extents are numbers: no symbols, and no tensors, which they are in torch.jit.trace."""
     return all(isinstance(extent, int) for one in arrays for extent in one.shape)
@@ -69,7 +90,7 @@ def shape_of(
     full: tuple[int, ...],
     b_axes: int,
     inputs: Mapping[str, Any],
-    label: str = "epilogue_inputs[{!r}]",
+    label: str = LABEL,
 ) -> tuple[int, ...]:
     """Return the shape of an epilogue's results, from the product's; refuses inputs that do not broadcast to it.
 
