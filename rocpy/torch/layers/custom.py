@@ -16,7 +16,7 @@ from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself
 from rocpy.torch.operators.shapes import check_layer_input, check_layer_tensors
 
-__all__ = ["check_epilogue", "custom_layer", "custom_linear", "overridden_layer"]
+__all__ = ["check_epilogue", "check_layer_epilogue", "custom_layer", "custom_linear", "overridden_layer"]
 
 
 def check_epilogue(epilogue: Any, approximate: str) -> None:
@@ -28,6 +28,17 @@ def check_epilogue(epilogue: Any, approximate: str) -> None:
             f"activation: epilogue {epilogue.name!r} has {epilogue.outputs} results, and a layer has one; call "
             "rocpy.torch.matmul with it"
         )
+
+
+def check_layer_epilogue(epilogue: Any, approximate: str) -> None:
+    """Refuse what an epilogue of the user's does not go with in a module, whose calls have arguments of their own."""
+    check_epilogue(epilogue, approximate)
+    for name in ("input", "self"):
+        if name in epilogue.inputs:
+            raise InvalidProblemError(
+                f"activation: epilogue {epilogue.name!r} has an input {name!r}, an argument of the layer's own call; "
+                "give the parameter another name"
+            )
 
 
 def _arguments(epilogue: Any, bias: Tensor | None, inputs: Mapping[str, Any] | None) -> dict[str, Any]:

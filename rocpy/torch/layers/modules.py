@@ -13,7 +13,7 @@ from torch.nn.modules import module as _module
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
-from rocpy.torch.layers.custom import check_epilogue, custom_layer, overridden_layer
+from rocpy.torch.layers.custom import check_layer_epilogue, custom_layer, overridden_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
 from rocpy.torch.layers.gate_state import join_gate, split_gate
 from rocpy.torch.layers.overrides import linear_is_overridden
@@ -159,7 +159,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 def _row_of(activation: Any, approximate: str) -> Activation | None:
     """Return the row of an activation by name; ``None`` for an epilogue of the user's."""
     if activation is not None and not isinstance(activation, str) and is_custom(activation):
-        check_epilogue(activation, approximate)
+        check_layer_epilogue(activation, approximate)
         return None
     return find_activation(activation, approximate)
 

@@ -136,12 +136,16 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             cotangents = [_zeros(one, first) for one in grads[:count]]
             derived = gradient_of(ctx.expression)(like, named, cotangents, wanted)
             d = derived.pop(ctx.expression.product, None)
-        for index, name in enumerate(ctx.names):
-            gradients[7 + index] = derived.get(name)
+        # A function of steps, such as floor, has no slope: zeros stand for it, as in torch.
+        for index, (name, (shape, kind)) in enumerate(zip(ctx.names, ctx.likes, strict=True), 7):
+            if needs[index]:
+                gradients[index] = derived[name] if name in derived else first.new_zeros(shape, dtype=kind)
         if ctx.has_product and grads[-1] is not None:
             d = grads[-1] if d is None else d + grads[-1]
-        if d is None:
+        if not any(needs[1:4]):
             return tuple(gradients)
+        if d is None:
+            d = _like_product(a, b, first, dtype)
         if needs[3]:
             gradients[3] = (d * beta).sum_to_size(ctx.c_shape)
         d = d.to(a.dtype)
@@ -160,7 +164,7 @@ _apply = super(torch.autograd.Function, EpilogueFunction).apply
 
 
 def _like_product(a: Tensor, b: Tensor, first: Tensor, dtype: Any) -> Tensor:
-    """Return an array without values, of the product's shape and type, for a gradient that does not read it."""
+    """Return zeros of the product's shape and type: its gradient where it has none, or what none reads."""
     shape, _ = product_shapes(a, b, EPILOGUES["default"])
     return first.new_zeros((), dtype=result_dtype(a, b, dtype)).expand(shape)
 
