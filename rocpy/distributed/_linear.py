@@ -31,7 +31,7 @@ def column_linear(
     ----------
     x
         Shape ``(..., K)``, the same on every rank; with `sequence_parallel`, this rank's rows, of shape (M / nranks,
-        K).
+        K), C-contiguous.
     weight
         Shape (N / nranks, K): this rank's rows of the whole weight, in the layout of ``nn.Linear``.
     bias

@@ -84,31 +84,59 @@ def check_bias(bias: Any, n: int) -> None:
         raise InvalidProblemError(f"bias: got shape {tuple(shape)}, expected ({n},), one for each column of the result")
 
 
-def check(x: Any, w: Any, bias: Any, comm: Any, *, cut: bool = False) -> Sizes:
+def _check_contiguous(x: dict[str, Any]) -> None:
+    step = 1
+    for extent, stride in zip(reversed(x["shape"]), reversed(x["strides"]), strict=True):
+        if extent > 1 and stride != step and 0 not in x["shape"]:
+            raise InvalidOperandError(
+                f"x: shape {x['shape']} with strides {x['strides']} is not C-contiguous, and its rows are gathered "
+                "from where they are; pass a contiguous copy"
+            )
+        step *= extent
+
+
+def check(
+    x: Any, w: Any, bias: Any, comm: Any, *, cut: bool = False, is_gathered: bool = False, name: str = "w"
+) -> Sizes:
     """Return the sizes of a product, checked.
+
+    Parameters
+    ----------
+    x, w, bias, comm
+        The operands and the communicator.
+    cut
+        Whether the rows are cut into a part for each rank.
+    is_gathered
+        Whether the rows of `x` are gathered from all ranks.
+    name
+        What errors call `w`.
 
     Raises
     ------
     InvalidProblemError
         Shapes or types do not fit, or the rows cannot be cut into a part for each rank.
     InvalidOperandError
-        An operand is no array.
+        An operand is no array, or rows that are gathered are not C-contiguous.
     UnsupportedError
         An operand's memory must not be read, or its type has no products without scales.
     """
     check_communicator(comm)
-    left, right = check_array(x, "x"), check_array(w, "w")
+    left, right = check_array(x, "x"), check_array(w, name)
     if len(left["shape"]) != 2 or len(right["shape"]) != 2 or left["shape"][1] != right["shape"][0]:
-        raise InvalidProblemError(f"x and w: shapes {left['shape']} and {right['shape']} cannot be multiplied")
+        raise InvalidProblemError(f"x and {name}: shapes {left['shape']} and {right['shape']} cannot be multiplied")
     dtype = left["dtype"]
     if right["dtype"] != dtype:
-        raise InvalidProblemError(f"w: got {right['dtype']}, expected {dtype}, the type of x; cast one")
+        raise InvalidProblemError(f"{name}: got {right['dtype']}, expected {dtype}, the type of x; cast one")
     if dtype not in RESULT_TYPES or is_float8(dtype):
-        raise UnsupportedError(f"x: products of {dtype} over ranks are not supported; cast x and w to float16 or wider")
+        raise UnsupportedError(
+            f"x: products of {dtype} over ranks are not supported; cast x and {name} to float16 or wider"
+        )
     (m, k), (_, n) = left["shape"], right["shape"]
     sizes = Sizes(m, k, n, RESULT_TYPES[dtype][0])
     if cut and sizes.m % comm.nranks:
         raise InvalidProblemError(f"x: {sizes.m} rows cannot be split into one part for each of {comm.nranks} ranks")
+    if is_gathered:
+        _check_contiguous(left)
     if bias is not None:
         added = check_array(bias, "bias")
         check_bias(bias, sizes.n)

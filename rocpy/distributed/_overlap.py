@@ -269,7 +269,7 @@ def all_gather_matmul(
     Parameters
     ----------
     x
-        Shape (M / nranks, K): this rank's rows of the input.
+        Shape (M / nranks, K), C-contiguous: this rank's rows of the input.
     w
         Shape (K, N): this rank's columns of the weight.
     bias
@@ -297,7 +297,7 @@ def all_gather_matmul(
     array([[2., 1.],
            [1., 2.]])
     """
-    rows, k, n, dtype = check(x, w, bias, comm)
+    rows, k, n, dtype = check(x, w, bias, comm, is_gathered=True)
     count = comm.nranks
     y = allocate_like(x, (count, rows, n), dtype)
     parts = bounds(rows, chunks, count * rows * k * n)

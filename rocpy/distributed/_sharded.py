@@ -40,11 +40,11 @@ def column_forward(
 ) -> tuple[Any, Any]:
     """Return the result of `column_linear`, and the input as the gradient of the weight reads it."""
     rows = rows_of(x, sequence_parallel)
-    _check(rows, weight)
     if sequence_parallel:
+        _check(rows, weight, bias, comm, is_gathered=True)
         y, gathered = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
         return y, gathered
-    check(rows, weight.T, None, comm)
+    _check(rows, weight, None, comm)
     check_bias(bias, weight.shape[0])
     y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
     return y.reshape(*x.shape[:-1], weight.shape[0]), rows
@@ -53,9 +53,8 @@ def column_forward(
 def row_forward(x: Any, weight: Any, bias: Any, comm: Communicator, sequence_parallel: bool, chunks: int | None) -> Any:
     """Return the result of `row_linear`."""
     rows = rows_of(x, sequence_parallel)
-    _check(rows, weight)
+    _check(rows, weight, bias, comm, cut=sequence_parallel)
     if sequence_parallel:
-        check(rows, weight.T, bias, comm, cut=True)
         y = matmul_reduce_scatter(rows, weight.T, comm=comm, chunks=chunks)
         return y if bias is None else y + bias
     y = matmul_all_reduce(rows, weight.T, bias, comm=comm, chunks=chunks)
@@ -67,10 +66,11 @@ def _check_shape(array: Any, name: str) -> None:
         raise InvalidOperandError(f"{name}: got {type(array).__name__}, expected a torch tensor or a numpy array")
 
 
-def _check(x: Any, weight: Any) -> None:
+def _check(x: Any, weight: Any, bias: Any, comm: Communicator, **settings: bool) -> None:
     _check_shape(weight, "weight")
     if len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
         raise InvalidProblemError(
             f"weight: shape {tuple(weight.shape)} cannot be applied to x of shape {tuple(x.shape)}; expected "
             f"(N, {x.shape[-1]})"
         )
+    check(x, weight.T, bias, comm, name="weight", **settings)

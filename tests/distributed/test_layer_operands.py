@@ -121,12 +121,39 @@ def test_other_objects_are_refused_by_name(function):
     distributed.run_threads(body, 1)
 
 
-@of_each("function", WITH_COLLECTIVES)
-@of_each(("x", "w", "said"), [("float32", "float64", "w: got float64"), ("int16", "int16", "x: products of int16")])
+@of_each("function", EVERY)
+@of_each(("x", "w", "said"), [("float32", "float64", "NAME: got float64"), ("int16", "int16", "x: products of int16")])
 def test_types_without_a_product_are_refused_by_name(function, x, w, said):
+    name = "weight" if function in LAYERS else "w"
+
     def body(comm):
-        with pytest.raises((InvalidProblemError, UnsupportedError), match=said):
+        with pytest.raises((InvalidProblemError, UnsupportedError), match=f"^{said.replace('NAME', name)}"):
             function(X.astype(x), W.astype(w), comm=comm)
+
+    distributed.run_threads(body, 1)
+
+
+@pytest.mark.torch
+@of_each("function", LAYERS)
+@of_each("records", [True, False])
+@of_each("name", ["x", "weight"])
+def test_sparse_operands_are_refused_by_the_names_of_the_layer(torch, function, records, name):
+    operands = {"x": torch.ones(4, 6, requires_grad=records), "weight": torch.ones(5, 6, requires_grad=records)}
+    operands[name] = operands[name].detach().to_sparse()
+
+    def body(comm):
+        with pytest.raises(InvalidOperandError, match=f"^{name}: got a tensor of layout torch.sparse_coo"):
+            function(*operands.values(), comm=comm)
+
+    distributed.run_threads(body, 1)
+
+
+@of_each("function", [column_linear_cut, all_gather_matmul])
+@of_each("chunks", [None, 1, 2, 4])
+def test_rows_that_are_gathered_are_contiguous(function, chunks):
+    def body(comm):
+        with pytest.raises(InvalidOperandError, match=r"^x: shape \(4, 6\) with strides \(1, 4\) is not C-contiguous"):
+            function(np.ones((6, 4)).T, W, comm=comm, chunks=chunks)
 
     distributed.run_threads(body, 1)
 

@@ -120,7 +120,11 @@ def check_layer_tensors(**operands: Any) -> None:
         # What stands for a tensor, such as a symbol of torch.fx, is torch's to judge.
         if not isinstance(x, Tensor) and not has_torch_function((x,)) and (x is not None or name != "bias"):
             raise InvalidOperandError(f"{name}: got {type(x).__name__}; a layer takes torch tensors")
-    refuse_nested(**operands)
+    if not torch.compiler.is_compiling():
+        for name, x in operands.items():
+            # Classes of other packages, such as sparse ones, may have products of their own.
+            if isinstance(x, Tensor) and (x.is_nested or type(x) in (Tensor, torch.nn.Parameter)):
+                refuse_layout(x, name)
 
 
 def check_layer_input(x: Any, weight: Any, activation: str = "") -> None:

@@ -59,6 +59,28 @@ def test_operands_of_the_function(name, activation, requires_grad):
             rt.linear(**tensors | {name: value}, activation=activation)
 
 
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("layer", [name for name in LAYERS if name != "replaced"])
+def test_a_sparse_input(layer, records):
+    module = LAYERS[layer]()
+    with torch.set_grad_enabled(records), pytest.raises(InvalidOperandError, match=r"^input: got a tensor of layout"):
+        module(torch.ones(4, 4).to_sparse())
+
+
+@pytest.mark.parametrize("activation", [None, "gelu", DOUBLED], ids=["none", "gelu", "custom"])
+@pytest.mark.parametrize("name", ["input", "weight", "bias"])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_sparse_operands_of_the_function(name, activation, requires_grad):
+    tensors = {
+        "input": torch.ones(4, 4, requires_grad=requires_grad),
+        "weight": torch.ones(4, 4, requires_grad=requires_grad),
+        "bias": torch.ones(4),
+    }
+    tensors[name] = tensors[name].detach().to_sparse()
+    with pytest.raises(InvalidOperandError, match=rf"^{name}: got a tensor of layout torch.sparse_coo"):
+        rt.linear(**tensors, activation=activation)
+
+
 @pytest.mark.parametrize("activation", [["gelu"], {}, {"gelu"}, ("gelu",), 1, b"gelu"], ids=str)
 def test_an_activation(activation):
     x = torch.ones(4, 4)
