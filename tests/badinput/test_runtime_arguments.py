@@ -24,9 +24,9 @@ def test_a_version_of_dlpack(version):
 
 @pytest.mark.parametrize("method", ["copy_to", "copy_from"])
 def test_the_two_sides_of_a_copy(method):
-    with rocpy.Buffer(4, "uint8") as own, rocpy.Buffer(4, "float32") as other:
-        with pytest.raises(rocpy.InvalidOperandError, match="^array: dtype float32; the Buffer has uint8$"):
-            getattr(own, method)(other)
+    own, other = rocpy.Buffer(4, "uint8"), rocpy.Buffer(4, "float32")
+    with pytest.raises(rocpy.InvalidOperandError, match="^array: dtype float32; the Buffer has uint8$"):
+        getattr(own, method)(other)
 
 
 @pytest.mark.parametrize(("priority", "like"), [(2**31, 2**31 - 1), (2**70, 2**31 - 1), (-(2**31) - 1, -(2**31))])
@@ -51,6 +51,7 @@ def test_read_only_arrays_are_arguments():
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 def test_no_thread_may_wait_for_the_device_of_a_capture(mode):
     refusals = []
+    buffer, stream = rocpy.Buffer(4), rocpy.Stream(nonblocking=True)
 
     def wait():
         for call in (rocpy.Device(0).synchronize, lambda: np.asarray(buffer), lambda: np.from_dlpack(buffer)):
@@ -59,11 +60,16 @@ def test_no_thread_may_wait_for_the_device_of_a_capture(mode):
             except rocpy.UnsupportedError as error:
                 refusals.append(error.status_name)
 
-    with rocpy.Buffer(4) as buffer, rocpy.Stream(nonblocking=True) as stream:
-        with pytest.raises(rocpy.LibraryError, match="hipErrorStreamCaptureInvalidated"), stream.capture(mode):
+    def run():
+        with stream.capture(mode):
             thread = threading.Thread(target=wait)
             thread.start()
             thread.join()
+
+    with pytest.raises(rocpy.LibraryError, match="hipErrorStreamCaptureInvalidated"):
+        run()
+    stream.close()
+    buffer.close()
     assert refusals == ["hipErrorStreamCaptureUnsupported"] * 3
 
 

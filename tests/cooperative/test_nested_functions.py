@@ -3,9 +3,11 @@
 
 import numpy as np
 import pytest
+from device_kernels import NO_COMPILER
 
 from rocpy import cooperative as coop
 from rocpy.errors import KernelDivisionError
+from rocpy.testing import amdgpu
 
 
 def _kernel(**options):
@@ -41,3 +43,11 @@ def test_literals_are_those_of_the_kernel():
     out = np.zeros(2)
     thirds[1, 2](np.ones(2, np.float32), out)
     assert out[1] == np.float32(1 / 3)
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+def test_on_gpus():
+    code = coop.compile(_kernel(), "void(int64[::1],int64[:,::1])", arch="gfx942")
+    x, out = np.array([1, 2]), np.ones((2, 2), np.int64)
+    amdgpu.run(code.code, code.name, 1, 2, x, *x.shape, *x.strides, out, *out.shape, *out.strides)
+    assert not out.any()

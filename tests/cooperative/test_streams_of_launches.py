@@ -41,9 +41,11 @@ def test_every_kind_of_stream(name):
 
 @pytest.mark.parametrize("name", ["handle", "protocol"])
 def test_a_captured_stream_is_refused(name):
-    with rocpy.Stream(nonblocking=True) as stream, stream.capture():
-        with pytest.raises(rocpy.UnsupportedError, match="its stream is being captured"):
-            increment[1, 4, STREAMS[name](stream)](np.zeros(4))
+    stream = rocpy.Stream(nonblocking=True)
+    launch = increment[1, 4, STREAMS[name](stream)]
+    with stream.capture(), pytest.raises(rocpy.UnsupportedError, match="its stream is being captured"):
+        launch(np.zeros(4))
+    stream.close()
 
 
 @pytest.mark.parametrize("stream", ["a", 1.5, True, Foreign(3), 12345])

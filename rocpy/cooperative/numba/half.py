@@ -46,7 +46,7 @@ def _unify(number: types.Number, typingctx: Any, other: types.Type) -> Any:
     return _unify_numbers(number, typingctx, other)
 
 
-types.Number.unify = _unify
+types.Number.unify = _unify  # type: ignore[method-assign, assignment]
 bfloat16 = BFloat16()
 HALVES = (types.float16, bfloat16)
 default_casting_rules.promote_unsafe(bfloat16, types.float32)

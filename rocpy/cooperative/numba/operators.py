@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import cgutils, errors, types
-from numba.core.target_extension import current_target, dispatcher_registry, target_registry
+from numba.core.target_extension import current_target, resolve_dispatcher_from_str
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic, register_jitable
 
@@ -146,7 +146,7 @@ def check(call: Any, name: str, arguments: tuple[types.Type, ...], element: type
     shown = f"({', '.join(map(str, arguments))})"
     signature, reason, details = None, "", ""
     try:
-        context = dispatcher_registry[target_registry[current_target()]].targetdescr.typing_context
+        context = resolve_dispatcher_from_str(current_target()).targetdescr.typing_context
         signature = call.types[name].get_call_type(context, tuple(_wider(key, each) for each in arguments), {})
     except Exception as error:  # Numba's rules of functions raise any
         details = str(error)  # with the line in a function, where that is the reason
@@ -221,7 +221,7 @@ def _of_function(function: Any, dtype: types.Type, fills: bool) -> Operator:
     return Operator(combine, None, exact=False, function=function)
 
 
-def _filling(function: Any, dtype: types.Record) -> Any:
+def _filling(function: Any, dtype: types.Type) -> Any:
     """Return an operator of two structured values made of a function that fills a third."""
 
     def fill(a: Any, b: Any, out: Any) -> None:

@@ -163,7 +163,8 @@ def test_windows_and_offsets(debug):
     decode = "own, total = coop.run_length_decode(coop.this_block(), i, x[i], 1, window=n); out[i] = total"
     refused(decode, -1, r"coop\.run_length_decode: window is negative", debug=debug)
     into = "out[i] = coop.run_length_decode_into(coop.this_block(), out, i, x[i], offset=n)"
-    for offset in (-1, 5, 2**63 - 1, np.uint64(2**64 - 1)):
+    refused(into, -1, r"coop\.run_length_decode_into: offset is negative", debug=debug)
+    for offset in (5, 2**63 - 1, np.uint64(2**64 - 1)):
         refused(into, offset, "the items extend past the end of target", debug=debug, x=np.array([1, 0, 0, 0]))
     for option, advice in (("", "pass valid_items="), (", valid_items=1", "pass fewer valid_items")):
         load = LOAD.format(f"offset=n{option and option + ', oob_default=0'}")
