@@ -16,6 +16,7 @@ from rocpy.errors import ClosedError, CollectiveTimeoutError, RocpyError
 from rocpy.runtime.stream import Stream
 from rocpy.torch.process_group.callbacks import Order, let_others_pass
 from rocpy.torch.process_group.caller import inference_mode, without_modes
+from rocpy.torch.process_group.futures import future_of_list, is_for_half_hook
 from rocpy.torch.process_group.naming import rename_ranks
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class LaneWork(TorchWork):  # type: ignore[misc]
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Return a future that ends with the operation."""
+        if is_for_half_hook(self._tensors):
+            return future_of_list(self)
         with self._lock:
             if self._future is not None:
                 return self._future
