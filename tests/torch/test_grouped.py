@@ -263,3 +263,27 @@ def test_experts_in_every_type(dtype):
     assert y.dtype == dtype
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(y.double(), expected, rtol=0, atol=10 * eps * float(expected.abs().max()))
+
+
+def traced(function):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return lambda *operands: make_fx(function)(*operands)(*operands)
+
+
+def test_integers_in_a_graph():
+    a, b = torch.full((7, 1041), 127, dtype=torch.int8), torch.full((3, 1041, 4), 127, dtype=torch.int8)
+
+    def run(**given):
+        return lambda a, b: rocpy.grouped_matmul(a, b, offsets=MARKS, **given)
+
+    clamped = run(epilogue="clamp", clamp=(0, 2**30))
+    found = traced(clamped)(a, b)
+    assert found.dtype == torch.int32
+    assert torch.equal(found, clamped(a, b))
+    for form in (run(epilogue="clamp", clamp=(0.5, 3.5)), traced(run(epilogue="clamp", clamp=(0.5, 3.5)))):
+        with pytest.raises(rocpy.InvalidProblemError, match="a bound is not an integer"):
+            form(a, b)
+    for form in (run(epilogue="gelu"), traced(run(epilogue="gelu"))):
+        with pytest.raises(rocpy.UnsupportedError, match="epilogue '?gelu"):
+            form(a, b)

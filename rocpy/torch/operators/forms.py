@@ -20,6 +20,7 @@ from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, 
 from rocpy.torch.operators.custom_products import composed, operator
 from rocpy.torch.operators.grouped import covered_by, grouped
 from rocpy.torch.operators.products import apply_epilogue, plain_name, product
+from rocpy.torch.operators.shapes import check_epilogue_of
 from rocpy.torch.operators.sharding import lacks_lists, register_for
 
 __all__ = ["custom_product", "grouped_with_epilogue", "read_weight"]
@@ -123,6 +124,8 @@ def grouped_with_epilogue(
     pre = grouped(a, b, boundaries, bias, alpha, dtype)
     if row.name == plain_name(row):
         return pre
+    if not pre.is_floating_point() and not torch.compiler.is_compiling():
+        check_epilogue_of(row, a, b, clamp, dtype)
     y = apply_epilogue(row, pre, None, clamp)
     if pre.dim() == 2:
         # No epilogue runs where no group is.

@@ -22,6 +22,7 @@ __all__ = [
     "ProductSettings",
     "check_aux",
     "check_devices",
+    "check_epilogue_of",
     "check_layer_input",
     "check_layer_tensors",
     "check_product",
@@ -196,6 +197,14 @@ def check_product(
     )
     check_function(problem)
     return problem
+
+
+def check_epilogue_of(row: EpilogueRow, a: Tensor, b: Tensor, clamp: Any, dtype: torch.dtype | None) -> None:
+    """Refuse an epilogue that products of operands of these types do not have, whatever their shapes."""
+    one, other = (OperandInfo.dense((1, 1), _name(x.dtype)) for x in (a, b))
+    bias = OperandInfo.dense((1,), _name(result_dtype(a, b, None))) if row.bias else None
+    wanted = None if dtype is None else _name(dtype)
+    check_function(Problem.make(one, other, bias=bias, epilogue=row.name, dtype=wanted, clamp=clamp))
 
 
 def check_aux(aux: Tensor, result: Tensor) -> None:

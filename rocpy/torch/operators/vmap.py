@@ -98,7 +98,7 @@ def _product(
     operands = [_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True)]
     # Batched operands broadcast where those of one product do not: what that refuses is refused first.
     first = [_entry(x) if is_mapped else x for x, is_mapped in zip(operands, mapped, strict=True)]
-    check_product(*first, epilogue, ProductSettings(*settings))
+    check_product(first[0], first[1], first[2], first[3], first[4], epilogue, ProductSettings(*settings))
     a, b, c, bias, aux = operands
     own = [0 if x is None else x.dim() for x in first]
     rows, columns = own[0] > 1, own[1] > 1  # whether the result has these axes
