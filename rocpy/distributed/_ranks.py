@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, RcclSystemError, RemoteError
 from rocpy.rccl import Communicator, UniqueId
 from rocpy.rccl.model.arguments import check_seconds
+from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ __all__ = ["run_processes", "run_threads"]
 
 
 def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, timeout_s: float = 30.0) -> list[Any]:
-    """Call a function in one thread per rank, with a communicator of all of them.
+    """Call a function in one thread per rank, with a communicator of all of them, on the device of the rank's number.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, time
 
     def run(rank: int) -> None:
         try:
-            with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm:
+            with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm, Device(rank):
                 results[rank] = function(comm, *arguments)
         except BaseException as error:  # noqa: BLE001  (raised on the caller's thread)
             errors.append(error)
@@ -72,7 +73,7 @@ def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, time
 
 
 def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, timeout_s: float = 30.0) -> list[Any]:
-    """Call a function in one process per rank, with a communicator of all of them.
+    """Call a function in one process per rank, with a communicator of all of them, on the device of the rank's number.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def _serve(
     connection: Connection,
 ) -> None:
     try:
-        with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm:
+        with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm, Device(rank):
             answer = (True, function(comm, *arguments))
     except BaseException as error:  # noqa: BLE001  (raised in the parent)
         answer = (False, _packed(error))

@@ -157,6 +157,13 @@ def test_refusals_are_those_of_rccl(pair, name):
     assert pair[1].status()["seq"] == 0
 
 
+@pytest.mark.parametrize("name", ["send", "recv"])
+def test_a_rank_that_sends_to_itself_alone_is_refused(pair, name):
+    for comm in pair:
+        with pytest.raises(rccl.InvalidUsageError, match="sends to itself only within a group"):
+            getattr(comm, name)(np.zeros(2), 0)
+
+
 def test_big_endian_arrays(pair):
     for comm in pair:
         assert comm.all_reduce(np.array([1, 2], ">f4")).tolist() == [1, 2]

@@ -231,8 +231,8 @@ def test_life():
     with pytest.raises(KeyError), rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as aborted:
         raise KeyError
     assert aborted.is_closed
-    dropped = rccl.Communicator.init(1, 0, rccl.UniqueId.make())
-    with pytest.warns(rocpy.RocpyWarning, match="dropped without close"):
+    dropped = rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=1, name="mine")
+    with pytest.warns(rocpy.RocpyWarning, match=r"name='mine', device=1\) was dropped without close"):
         del dropped
     with pytest.raises(rccl.InvalidArgumentError, match="ncclGetUniqueId"):
         rccl.Communicator.init(1, 0, bytes(128))

@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from one_thread import require_calls
 from rccl_ranks import DEADLINE_S, good, on_threads
 
 import rocpy
-from rocpy import rccl
+from rocpy import distributed, rccl
 from rocpy.runtime.handles.keep_alive import held_count
 
 SECONDS = 0.2
@@ -165,6 +166,49 @@ def test_a_result_is_on_the_device_of_its_operand():
         return comm.all_reduce(rocpy.Buffer(4, "float32", device=comm.rank)).device_index
 
     assert good(on_threads(2, body)) == [0, 1]
+
+
+class _Taking:
+    """An array whose framework takes over memory for results: notes the device that was the current one."""
+
+    def __init__(self):
+        self.array, self.devices = np.ones(2), []
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return SimpleNamespace(from_dlpack=self.take)
+
+    def take(self, memory):
+        self.devices.append(rocpy.Device.current().index)
+        return np.from_dlpack(memory)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast", "all_gather", "all_to_all", "all_to_all_v"])
+def test_a_framework_takes_over_memory_of_the_communicators_device(name):
+    # On the thread's device a collective may wait for this rank, and reading the result would wait for that.
+    def body(comm):
+        x = _Taking()
+        getattr(comm, name)(x, *([[1, 1], [1, 1]] if name == "all_to_all_v" else []))
+        return x.devices
+
+    assert good(on_threads(2, body)) == [[0], [1]]
+
+
+def test_products_of_a_rank_do_not_wait_for_another_rank():
+    def body(comm):
+        if comm.rank == 1:
+            while not comm.status()["ranks"][0]["busy"]:
+                time.sleep(0.001)
+            rocpy.matmul(np.ones((2, 2)), np.ones((2, 2)), out=rocpy.Buffer((2, 2), "float64"))
+        comm.all_reduce(np.ones(2))
+        return rocpy.Device.current().index
+
+    assert distributed.run_threads(body, 2, timeout_s=DEADLINE_S / 6) == [0, 1]
 
 
 @pytest.mark.parametrize("in_group", [False, True])

@@ -75,6 +75,16 @@ def test_what_is_refused():
     assert good(on_threads(1, body)) == [(4,)]
 
 
+def test_windows_that_are_let_go(open_files):
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        comm.window(comm.empty(1024, window=True))
+        before = open_files()
+        for _ in range(3):
+            comm.window(comm.empty(1024, window=True))
+            comm.register_buffer(comm.empty(1024, window=True))
+        assert open_files() == before
+
+
 def test_nothing_is_left(open_files):
     def body(comm):
         win = comm.window(comm.empty(1000, "float64", window=True))

@@ -5,7 +5,7 @@ import copy
 import importlib
 import logging
 import pickle
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,6 +14,9 @@ import pytest
 import rocpy
 from rocpy import cooperative, rccl
 from rocpy._messages.html import table
+from rocpy.compat import nccl, nvmath
+from rocpy.compat.nvmath import linalg
+from rocpy.compat.nvmath.linalg import advanced
 
 A, B = np.ones((4, 6), np.float32), np.ones((6, 8), np.float32)
 
@@ -197,6 +200,12 @@ def communicator():
     return rccl.Communicator.init(1, 0, rccl.UniqueId.make())
 
 
+@contextmanager
+def of_compat():
+    with communicator() as own:
+        yield nccl.Communicator(own)
+
+
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
@@ -209,6 +218,10 @@ def communicator():
         (lambda: nullcontext(rocpy.tuning.record()), "Shapes"),
         (rocpy.tuning.disable, "in the other process"),
         (lambda: nullcontext(rocpy.tuning.Database([])), "Database("),
+        (of_compat, "unique id"),
+        (lambda: advanced.Matmul(A, B), "same arguments"),
+        (lambda: linalg.Matmul(A, B), "same arguments"),
+        (lambda: nullcontext(nvmath.MemoryPointer(4096, 64, None)), "allocate"),
         (lambda: nullcontext(cooperative.jit(lambda x: None)[1, 1]), "kernel[grid, block]"),
     ],
 )
@@ -229,6 +242,7 @@ def test_parts_of_a_communicator_are_not_pickled(way):
         memory = comm.empty(4, window=has_windows)
         parts = [comm.empty(4), memory, comm.premul_sum(2.0), comm.register_buffer(memory)]
         parts += [comm.window(memory)] if has_windows else []
+        parts += [comm.all_reduce(A, block=False)]
         for part in parts:
             with pytest.raises(TypeError, match=f"a {type(part).__name__} belongs to this process"):
                 way(part)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from rocpy import rccl
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.compat.nccl._collectives import Collectives
 from rocpy.compat.nccl._config import NCCLConfig
 from rocpy.compat.nccl._enums import (
@@ -287,6 +288,9 @@ class Communicator(Collectives):
     def create_dev_comm(self, requirements: NCCLDevCommRequirements | None = None) -> NoReturn:  # noqa: ARG002  (nccl4py's)
         """Refuse: RCCL has no device API that Python could use."""
         raise unsupported("Communicator.create_dev_comm", DEVICE_API)
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "pass the unique id on, and join with init() there")
 
     def __repr__(self) -> str:
         return f"rocpy.compat.nccl.Communicator({self._own!r})"

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocpy import rccl
 from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported, whole_number
+from rocpy.rccl.public.group import GroupScope, launch
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
     from rocpy.compat.nccl._enums import NcclDeviceSpec, Result
     from rocpy.compat.nccl._records import GroupSimInfo
     from rocpy.errors import UnsupportedError
+    from rocpy.rccl.engine.pending import PendingGroup
 
 _open = threading.local()
 _ID_BYTES = 128
@@ -115,9 +117,14 @@ def _stack() -> list[AbstractContextManager[None]]:
 
 def group_start() -> None:
     """Open a group: the calls up to its `group_end` are launched together."""
-    opened = rccl.group()
-    opened.__enter__()
-    _stack().append(opened)
+    groups, opened = _stack(), GroupScope(_launch)
+    groups.append(opened)
+    try:
+        opened.__enter__()
+    except BaseException as error:  # Ctrl-C: the caller will not end it
+        groups.remove(opened)
+        opened.__exit__(type(error), error, None)
+        raise
 
 
 def group_end(*, simulate: bool = False) -> None:
@@ -134,13 +141,16 @@ def group_end(*, simulate: bool = False) -> None:
         raise rccl.InvalidUsageError(
             "group_end: no group is open in this thread; group_start opens one", library="rccl"
         )
-    ended = _stack().pop()
-    if simulate:
-        error = _no_simulation("group_end(simulate=True)")
-        ended.__exit__(type(error), error, None)
-        raise error
-    with translation():
+    ended = _stack()[-1]
+    try:
+        if simulate:
+            raise _no_simulation("group_end(simulate=True)")
         ended.__exit__(None, None, None)
+    except BaseException as error:  # what had not been launched is dropped
+        ended.__exit__(type(error), error, None)
+        raise
+    finally:
+        _stack().remove(ended)
 
 
 def _no_simulation(name: str) -> UnsupportedError:
@@ -155,11 +165,14 @@ def group_simulate_end() -> GroupSimInfo:
     raise _no_simulation("group_simulate_end")
 
 
-@contextmanager
-def group() -> Iterator[None]:
+def _launch(pending: PendingGroup, is_here: bool) -> None:
+    with translation():
+        launch(pending, is_here)
+
+
+def group() -> AbstractContextManager[None]:
     """Collect the calls of a block and launch them together when it ends; if the block raises, none is launched."""
-    with translation(), rccl.group():
-        yield
+    return GroupScope(_launch)
 
 
 def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:

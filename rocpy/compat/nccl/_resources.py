@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.compat.nccl._enums import WindowFlag
 from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, translated, unsupported, whole_number
 from rocpy.errors import UnsupportedError
@@ -52,6 +53,9 @@ class RegisteredBufferHandle:
         """Undo the registration; calling it again has no effect."""
         self._is_closed = True
         self._registration.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "register the memory there")
 
     def __repr__(self) -> str:
         return f"rocpy.compat.nccl.RegisteredBufferHandle({'open' if self.is_valid else 'closed'}, size={self._size})"
@@ -143,6 +147,9 @@ class RegisteredWindowHandle:
         if self.window is not None:
             self.window.close()
 
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "every rank registers a window at once")
+
     def __repr__(self) -> str:
         state = "open" if self.is_valid else "closed"
         return f"rocpy.compat.nccl.RegisteredWindowHandle({state}, size={self.size}, flags={self._flags!r})"
@@ -186,6 +193,9 @@ class CustomRedOp:
         if self._op is not None:
             self._op.close()
         self._op = None
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "create it there")
 
     def __repr__(self) -> str:
         return f"rocpy.compat.nccl.CustomRedOp({'open' if self.is_valid else 'closed'})"

@@ -7,11 +7,12 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import rocpy
 from rocpy import dtypes
 from rocpy._memory_record import MemoryRecord, any_moved, records_of, refuse_gradients
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._operand import describe, shares_memory
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
@@ -53,6 +54,9 @@ class Engine:
 
     _records: tuple[MemoryRecord, ...] = ()  # where operands, inputs and scales were when rocpy was given them
     _copies = False  # whether what rocpy is given is made of the operands at each execution
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "create another with the same arguments")
 
     # ---- what rocpy is given ----
 

@@ -7,9 +7,10 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 from rocpy import platform
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.compat.nvmath import _arrays
 from rocpy.compat.nvmath._configuration import check_logger, coerce
 from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
@@ -225,6 +226,9 @@ class Matmul:
     def __enter__(self) -> Self:
         self._check_alive("__enter__")
         return self
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "create another with the same arguments")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.engine.lending import Lending
 from rocpy.blaslt.engine.streams import SynchronizeStream
 from rocpy.errors import InvalidOperandError, InvalidProblemError
@@ -49,6 +50,9 @@ class MemoryPointer:
         finalizer, self._finalizer = self._finalizer, None
         if finalizer is not None:
             finalizer()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "allocate memory there")
 
     def __del__(self) -> None:
         """Free the memory with the object."""

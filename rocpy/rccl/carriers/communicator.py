@@ -18,6 +18,7 @@ from rocpy.errors import (
     ClosedError,
     CollectiveTimeoutError,
     InvalidArgumentError,
+    InvalidUsageError,
     RcclError,
     RcclSystemError,
     RocpyWarning,
@@ -113,6 +114,13 @@ class CarriedCommunicator:
             raise InvalidArgumentError(f"op: got {op!r}, {expected}", rank=self.rank)
         sent, received, result = check_in_cpu_memory(NAMES.index(name), x, out, root, self.rank, self.nranks)
         source, target, root = _memory(sent), _memory(received), None if root is None else operator.index(root)
+        if name in ("send", "recv") and root == self.rank:
+            raise InvalidUsageError(
+                f"peer: rank {root} sends to itself only within a group, beside the receive, and "
+                f"{self.transport} has no groups",
+                op=name,
+                rank=self.rank,
+            )
         call = self._begin(name, seconds)
         # What a call receives is copied when all of it is there: one that raises writes nothing.
         if name == "all_reduce":

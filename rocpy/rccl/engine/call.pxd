@@ -95,5 +95,6 @@ cdef int raise_pending() except -1
 cdef int pause(int turn) except -1
 # Seconds, as time.monotonic has them.
 cdef double now() noexcept nogil
-# Of all threads, groups that are open.
+# Of all threads, groups that are open; note that one was opened (1) or ended (-1).
 cdef int group_count() noexcept nogil
+cdef void count_group(int change) noexcept

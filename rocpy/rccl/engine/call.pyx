@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """How a call of a collective reaches RCCL, and how its end is awaited with a deadline."""
 
 import threading
 from time import monotonic, sleep
 
 cimport abi
-from abi cimport ncclComm_t, ncclResult_t
+from abi cimport ncclResult_t
 from libcpp.vector cimport vector
 
 from rocpy._core import has
@@ -134,8 +135,7 @@ cdef int group_count() noexcept nogil:
     return open_groups
 
 
-def count_group(int change):
-    """Note that a group was opened (1) or ended (-1), in whichever thread."""
+cdef void count_group(int change) noexcept:
     global open_groups
     open_groups += change
 

@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, InvalidProblemError, InvalidUsageError, UnsupportedError
-from rocpy.rccl.engine.call cimport raise_pending
 from rocpy.rccl.model.failures import attributed
 from rocpy.runtime cimport device as _device
 
@@ -66,20 +65,6 @@ cdef int device_of_rank(object device, int nranks, int rank) except -1:
             f"device: {nranks} ranks need a device each, and there is no device {device} for rank {rank}: there are {device_count()}; on "
             "the host platform ROCPY_HOST_DEVICES sets their number", op="init", rank=rank,
         ) from None
-
-
-def group_start():
-    """ncclGroupStart."""
-    abi.ncclGroupStart()
-
-
-def group_end():
-    """End the group that this thread opened; gives RCCL's code and the last error's text."""
-    cdef int code
-    with nogil:
-        code = <int>abi.slot_ncclGroupEnd()
-    raise_pending()
-    return (0 if code == <int>abi.ncclInProgress else code), ("" if code == 0 else last_text(NULL))
 
 
 def awaited_elsewhere(own):

@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport allocate, parse_output, parse_transferred, written
 from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, recv, reduce, reduce_scatter, scatter, send, type_of
+from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport type_of as array_type
 from rocpy.runtime.memory cimport Buffer, buffer_on
 
@@ -129,7 +130,7 @@ cdef object set_result(
 ):
     """Check the result that was given, or make one; return what owns the memory of a given one."""
     cdef int64_t count = elements(operand_x), wanted = count
-    cdef int i
+    cdef int i, previous
     if call.kind > broadcast or out is None:
         shape = result_shape(NAMES[call.kind], tuple([operand_x.shape[i] for i in range(operand_x.ndim)]), nranks, x is not None)
         wanted = prod(shape)
@@ -142,7 +143,12 @@ cdef object set_result(
         operand_out.ndim = len(shape)
         for i in range(operand_out.ndim):
             operand_out.shape[i] = shape[i]
-        call.result = allocate(x, operand_x.provider, operand_out)
+        # Where a framework takes over a Buffer, all of its device is waited for, and on another device a rank may wait for this one.
+        previous = _device.enter(call.device)
+        try:
+            call.result = allocate(x, operand_x.provider, operand_out)
+        finally:
+            _device.leave(previous)
         call.target = operand_out.data
         return None
     owner = parse_operand(out, "out", operand_out, True)
@@ -181,7 +187,7 @@ def check_in_cpu_memory(int kind, x, out, root, int rank, int nranks):
     """
     cdef Operand operand_x, operand_out
     cdef Call call = Call.__new__(Call)
-    call.kind = kind
+    call.kind, call.device = kind, _device.index_of(None)
     if kind in (reduce, broadcast, gather, scatter, send, recv):
         call.rank_argument = rank_in(root, nranks, "peer" if kind in (send, recv) else "root", rank)
     for array, name in ((x, "x"), (out, "out")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocpy.errors import RocpyError
@@ -21,14 +21,15 @@ __all__ = [
     "PendingCall",
     "PendingGroup",
     "Step",
-    "begin_group",
+    "cancel_steps",
     "current_group",
-    "end_group",
+    "open_groups",
     "run_ends",
     "run_step",
 ]
 
-_open = threading.local()
+# The attribute ``group``: what this thread has open.
+open_groups = threading.local()
 
 
 class Caller(Protocol):
@@ -133,44 +134,21 @@ class Savepoint:
 class PendingGroup:
     """What an open group holds: communicators and windows to make, calls, communicators to end; in this order."""
 
-    steps: list[Step] = field(default_factory=list)
-    calls: list[PendingCall] = field(default_factory=list)
-    ends: list[Step] = field(default_factory=list)
+    steps: list[Step]
+    calls: list[PendingCall]
+    ends: list[Step]
     # Of its own calls and of those of inner groups; the state of the next call.
-    states: list[GroupState] = field(default_factory=list)
-    state: GroupState = field(default_factory=GroupState)
-
-    def __post_init__(self) -> None:
-        self.states.append(self.state)
+    states: list[GroupState]
+    state: GroupState
 
     @property
     def is_open(self) -> bool:
         """Whether its block has not ended."""
         return self.states[0].is_open
 
-    def begin_inner(self) -> Savepoint:
-        """Begin an inner group, whose calls have a state of their own."""
-        before = Savepoint(len(self.steps), len(self.calls), len(self.ends), len(self.states), self.state)
-        self.state = GroupState()
-        self.states.append(self.state)
-        return before
-
-    def end_inner(self, before: Savepoint) -> None:
-        """End an inner group: what comes now is the outer one's."""
-        self.state = before.state
-
-    def drop_inner(self, before: Savepoint) -> None:
-        """Give back what an inner group began: its block has raised."""
-        _cancel(self.steps[before.steps :])
-        for state in self.states[before.states :]:
-            state.is_open = False
-        del self.steps[before.steps :], self.calls[before.calls :], self.ends[before.ends :]
-        del self.states[before.states :]
-
-    def close(self) -> None:
-        """Note that its block has ended."""
-        for state in self.states:
-            state.is_open = False
+    def savepoint(self) -> Savepoint:
+        """Return how much it holds before an inner group."""
+        return Savepoint(len(self.steps), len(self.calls), len(self.ends), len(self.states), self.state)
 
     def note_launch(self) -> None:
         """Note that RCCL has its calls."""
@@ -188,30 +166,19 @@ class PendingGroup:
 
     def drop(self) -> None:
         """Give back what was begun: the block has raised."""
-        _cancel(self.steps)
+        cancel_steps(self.steps)
 
 
-def _cancel(steps: list[Step]) -> None:
+def cancel_steps(steps: list[Step]) -> None:
+    """Give back what steps began."""
     for step in steps:
         with suppress(RocpyError):  # it fails for the reason that is being raised
             step.cancel()
 
 
-def begin_group() -> PendingGroup:
-    """Open a group on this thread, which has none."""
-    group: PendingGroup = PendingGroup()
-    _open.group = group
-    return group
-
-
-def end_group() -> None:
-    """Note that this thread has no group open."""
-    _open.__dict__.pop("group", None)
-
-
 def current_group() -> PendingGroup | None:
     """Return the group that this thread has open."""
-    group: PendingGroup | None = getattr(_open, "group", None)
+    group: PendingGroup | None = getattr(open_groups, "group", None)
     # Another thread may have left its block, which raised there.
     return group if group is not None and group.is_open else None
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """The last calls of a rank, for its trace."""
 
 from rocpy.rccl.engine.call cimport now

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
 
 import json
@@ -67,6 +68,10 @@ cdef class Handle:
         self.comm = NULL
         self.closed = True
         self.records = Records()
+
+    def __dealloc__(self):
+        if not self.closed and self.forks == _device.forks:  # Ctrl-C came in its destructor
+            abi.slot_ncclCommAbort(self.comm)
 
     cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
         """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""

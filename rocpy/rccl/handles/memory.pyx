@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """Memory of RCCL (ncclMemAlloc), its registration, windows, and the calls that need them; all-to-all with counts."""
 
 import warnings
@@ -42,6 +43,15 @@ cdef class PeerMemory:
             abi.slot_rocpyExtWinEndLease(self.lease)
 
 
+cdef int close_dropped(object owner) except -1:
+    """Close what nobody refers to any more."""
+    try:
+        owner.close()
+    except Exception as error:
+        warnings.warn(f"{type(owner).__name__}: it could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
+    return 0
+
+
 cdef class Registration:
     """Memory that a communicator may use as it lies (ncclCommRegister), until it is closed."""
 
@@ -69,6 +79,9 @@ cdef class Registration:
         self.owners = None
         if handle != NULL and not self.comm.closed and self.comm.forks == _device.forks:
             abi.ncclCommDeregister(self.comm.comm, handle)
+
+    def __del__(self):
+        close_dropped(self)
 
     def __reduce__(self):
         refuse_pickling(self, "register memory of the other process there")
@@ -238,6 +251,9 @@ cdef class WindowHandle:
         if window != NULL and not self.comm.closed and self.comm.forks == _device.forks:
             abi.ncclCommWindowDeregister(self.comm.comm, window)
 
+    def __del__(self):
+        close_dropped(self)
+
     @property
     def is_closed(self):
         """Whether it was closed."""
@@ -352,7 +368,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     """
     cdef Operand operand, result
     cdef Call call = call_of(comm, all_to_all_v, x, timeout_s, stream)
-    cdef int n = comm.nranks, i
+    cdef int n = comm.nranks, i, previous
     cdef size_t row = 1
     cdef size_t sent = 0, taken = 0
     cdef bytearray table = bytearray(4 * n * sizeof(size_t))
@@ -385,7 +401,11 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     else:
         result = operand
         result.shape[0] = sum(takes)
-        call.result = allocate(x, operand.provider, &result)
+        previous = _device.enter(comm.device_index)
+        try:
+            call.result = allocate(x, operand.provider, &result)
+        finally:
+            _device.leave(previous)
         call.target = result.data
     call.table, call.table_size = <char*>table, n
     call.owners = (x, owners, call.result, table)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -18,6 +19,7 @@ from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.pending import Step, run_step
+from rocpy.rccl.engine.scope import run_grouped
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model import dtypes
@@ -111,7 +113,8 @@ class Communicator(Joining, Remote, Family):
         unique_id
             The same on all ranks.
         device
-            This rank's device; the thread's current one by default.
+            This rank's device; the thread's current one by default. It does not become the current one: a thread that
+            also computes does so within `rocpy.Device`, for a product on another rank's device waits for that rank.
         timeout_s
             How long to wait for the other ranks, in seconds; also the default of the communicator's calls.
         name
@@ -184,16 +187,14 @@ class Communicator(Joining, Remote, Family):
         """
         chosen = bootstrap.chosen_devices(devices, library.device_count())
         unique_id = library.make_unique_id()
-        communicators: list[Self] = []
         deadline = monotonic() + check_seconds(timeout_s)
+        communicators = [cls() for _ in chosen]
+        actions = [
+            partial(start_init, communicators[rank], len(chosen), rank, unique_id, device, timeout_s, name)
+            for rank, device in enumerate(chosen)
+        ]
         try:
-            library.group_start()
-            try:
-                for rank, device in enumerate(chosen):
-                    communicators.append(cls())
-                    start_init(communicators[-1], len(chosen), rank, unique_id, device, timeout_s, name)
-            finally:
-                code, text = library.group_end()
+            code, text = run_grouped(actions)
             if code != 0:
                 raise error_of(code, op="init_all", seq=None, rank=None, text=text)
             for communicator in communicators:
@@ -318,9 +319,10 @@ class Communicator(Joining, Remote, Family):
     def __del__(self) -> None:
         try:
             if not self.is_closed and not self._is_of_parent():
+                shown = repr(self)
                 self.abort()
                 warnings.warn(
-                    f"{self!r} was dropped without close(): it was aborted, which the other ranks see as a failure",
+                    f"{shown} was dropped without close(): it was aborted, which the other ranks see as a failure",
                     RocpyWarning,
                     stacklevel=1,
                 )
@@ -338,5 +340,6 @@ class Communicator(Joining, Remote, Family):
         refuse_pickling(self, "pickle the UniqueId, and join with init() in the other process")
 
     def __repr__(self) -> str:
+        name = f", name={self.name!r}" if self.name else ""
         state = "closed" if self.is_closed else f"device={self.device_index}"
-        return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}, {state})"
+        return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}{name}, {state})"

@@ -3,25 +3,24 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rocpy.errors import InvalidUsageError, RocpyError
-from rocpy.rccl.engine import library
-from rocpy.rccl.engine.call import count_group
-from rocpy.rccl.engine.pending import PendingGroup, Step, begin_group, current_group, end_group, run_ends
+from rocpy.rccl.engine.pending import run_ends
+from rocpy.rccl.engine.scope import GroupScope, run_grouped
 from rocpy.rccl.model.failures import error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
-    from rocpy.rccl.engine.pending import Caller
+    from rocpy.rccl.engine.pending import Caller, PendingGroup, Step
 
-__all__ = ["group"]
+__all__ = ["GroupScope", "group", "launch"]
 
 
-@contextmanager
-def group() -> Iterator[None]:
+def group() -> AbstractContextManager[None]:
     """Collect the calls of a block and launch them together when it ends (ncclGroupStart, ncclGroupEnd).
 
     A group is needed if one thread calls for several ranks, and for sends and receives that wait for one another. Calls
@@ -51,34 +50,7 @@ def group() -> Iterator[None]:
     ...     received
     array([0., 1., 2.])
     """
-    outer = current_group()
-    if outer is not None:
-        before = outer.begin_inner()
-        try:
-            yield
-        except BaseException:
-            outer.drop_inner(before)
-            raise
-        finally:
-            outer.end_inner(before)
-        return
-    pending = begin_group()
-    count_group(1)
-    try:
-        yield
-        if current_group() is not pending:
-            raise InvalidUsageError(
-                "group: its block was entered in another thread; enter and leave it in one", op="group"
-            )
-    except BaseException:
-        pending.drop()
-        raise
-    finally:
-        count_group(-1)
-        pending.close()
-        if current_group() is None:
-            end_group()
-    _launch(pending)
+    return GroupScope(launch)
 
 
 def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int | None) -> RocpyError:
@@ -93,8 +65,11 @@ def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int 
     return error_of(code, op=op, seq=seq, rank=callers[0].rank, text=text)
 
 
-def _launch(pending: PendingGroup) -> None:
-    """Do what was noted, each kind for all ranks together."""
+def launch(pending: PendingGroup, is_here: bool) -> None:
+    """Do what was noted, each kind for all ranks together; the block must have ended in the thread that entered it."""
+    if not is_here:
+        pending.drop()
+        raise InvalidUsageError("group: its block was entered in another thread; enter and leave it in one", op="group")
     if pending.steps:
         _run_steps(pending)
     if pending.calls:
@@ -120,16 +95,7 @@ def _run_steps(pending: PendingGroup) -> None:
 
 
 def _run_together(steps: list[Step]) -> None:
-    failure: BaseException | None = None
-    library.group_start()
-    try:
-        for step in steps:
-            step.start()
-    except BaseException as error:  # noqa: BLE001  (kept: the group that was opened must be ended first)
-        failure = error
-    code, text = library.group_end()
-    if failure is not None:
-        raise failure
+    code, text = run_grouped([step.start for step in steps])
     if code != 0:
         raise _failure(code, text, [step.owner for step in steps], "group", None)
     for step in steps:
@@ -138,38 +104,33 @@ def _run_together(steps: list[Step]) -> None:
 
 def _launch_calls(pending: PendingGroup) -> None:
     """Give all calls to RCCL between ncclGroupStart and ncclGroupEnd, then wait for blocking ones on CPU memory."""
+    stopped = pending.calls
     try:
-        _give(pending)
-    except BaseException:
-        for one in pending.calls:
-            one.call.drop()
-        raise
-    pending.note_launch()
-    awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
-    try:
+        try:
+            _give(pending)
+        except BaseException:
+            for one in pending.calls:
+                one.call.drop()
+            raise
+        pending.note_launch()
+        awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
+        stopped = awaited
         for one in awaited:
             one.communicator.await_call(one.call, one.seconds)
     except RocpyError:
         raise
     except BaseException:  # interrupted: none of them is to write its result later
-        for one in awaited:
+        for one in stopped:
             one.communicator.abort()
         raise
 
 
 def _give(pending: PendingGroup) -> None:
-    failure: BaseException | None = None
+    actions = []
     for one in pending.calls:
         one.communicator.check_open()
-    library.group_start()
-    try:
-        for one in pending.calls:
-            one.communicator.launch_group_call(one.call, one.seconds if one.block else 0)
-    except BaseException as error:  # noqa: BLE001  (kept: the group that was opened must be ended first)
-        failure = error
-    code, text = library.group_end()
-    if failure is not None:
-        raise failure
+        actions.append(partial(one.communicator.launch_group_call, one.call, one.seconds if one.block else 0))
+    code, text = run_grouped(actions)
     if code != 0:
         first = pending.calls[0].call
         raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)

@@ -86,7 +86,8 @@ class Remote(Collectives):
         Returns
         -------
         Window
-            Closed explicitly or with the communicator. In a `group` it can be used after the group has ended.
+            Closed explicitly, with the communicator, or when it is garbage-collected. In a `group` it can be used after
+            the group has ended.
 
         Raises
         ------
@@ -123,7 +124,7 @@ class Remote(Collectives):
         Returns
         -------
         Registration
-            Its ``close``, or the end of its ``with`` block, undoes the registration.
+            Its ``close``, the end of its ``with`` block, or its garbage collection undoes the registration.
 
         Examples
         --------

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import ClosedError, InvalidUsageError
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class Work(Generic[_Result]):
     def done(self) -> bool:
         """Whether the operation has finished."""
         return not self._is_in_open_group() and self._communicator.call_done(self._call)
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "wait for it where it was called, and pass on the result")
 
     def __repr__(self) -> str:
         return f"rocpy.rccl.Work({self._call.op_name} number {self._call.seq})"
