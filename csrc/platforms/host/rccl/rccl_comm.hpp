@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <system_error>
 #include <thread>
 
 namespace rocpy_host {
@@ -293,6 +294,8 @@ ncclResult_t rccl_call(Body body) noexcept {
     return body();
   } catch (const std::bad_alloc &) {
     return refuse(ncclSystemError, "out of memory");
+  } catch (const std::system_error &error) {
+    return refuse(ncclSystemError, std::string("no thread could be created: ") + error.what());
   } catch (const std::exception &error) {
     return refuse(ncclInternalError, error.what());
   }

@@ -206,20 +206,30 @@ ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
   std::vector<ncclResult_t> results(jobs.size(), ncclSuccess);
   std::vector<std::string> texts(jobs.size());
   std::vector<std::thread> threads;
+  threads.reserve(jobs.size());
   std::mutex mutex;
   std::condition_variable changed;
   size_t running = jobs.size();
   std::atomic<bool> is_interrupted{false};
   const auto is_stopped = [](void *flag) { return static_cast<std::atomic<bool> *>(flag)->load() ? 1 : 0; };
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    threads.emplace_back([&, i] {
-      set_interrupt(is_stopped, &is_interrupted);
-      results[i] = rccl_call(jobs[i]);
-      texts[i] = own_last_words();
-      std::lock_guard<std::mutex> lock(mutex);
-      --running;
-      changed.notify_one();
-    });
+  try {
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      threads.emplace_back([&, i] {
+        set_interrupt(is_stopped, &is_interrupted);
+        results[i] = rccl_call(jobs[i]);
+        rccl_call([&] {
+          texts[i] = own_last_words();
+          return ncclSuccess;
+        });
+        std::lock_guard<std::mutex> lock(mutex);
+        --running;
+        changed.notify_one();
+      });
+    }
+  } catch (...) {
+    is_interrupted = true;  // those that run wait for the one that could not begin
+    for (std::thread &thread : threads) thread.join();
+    throw;
   }
   // What interrupts this thread ends them.
   const auto is_done = [&] {

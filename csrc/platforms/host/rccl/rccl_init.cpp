@@ -107,17 +107,18 @@ ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t
     if (code == ncclSuccess) communicator->segment->caller(communicator->rank).store(caller, std::memory_order_relaxed);
     return code;
   };
-  if (!communicator->is_blocking) {
-    const auto begin = [communicator, join] {
-      communicator->background.start([join] { rccl_call(join); });
-      return ncclInProgress;
-    };
-    const ncclResult_t code = submit_job(begin);
-    return in_group() ? ncclSuccess : code;
-  }
-  if (in_group()) return submit_job(join);
-  const ncclResult_t code = join();
-  if (code != ncclSuccess) {
+  const auto begin = [communicator, join]() -> ncclResult_t {
+    if (communicator->is_blocking) return join();
+    communicator->background.start([communicator, join] {
+      const ncclResult_t code = rccl_call(join);
+      if (code == ncclSuccess || communicator->state.load() != ncclInProgress) return;
+      communicator->fail({"init", code, own_last_words(), Kind::none, 0, {}, {}});
+    });
+    return ncclInProgress;
+  };
+  if (in_group()) return submit_job(begin);
+  const ncclResult_t code = rccl_call(begin);
+  if (code != ncclSuccess && code != ncclInProgress) {
     retire_communicator(communicator->handle);
     *out = nullptr;
   }

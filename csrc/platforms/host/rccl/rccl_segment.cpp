@@ -93,8 +93,8 @@ class Latecomers {
     if (retained_.size() == most) retained_.erase(retained_.begin());
     retained_.push_back({segment, now_ns() + longest_ns});
     if (server_ == process_id()) return;
-    server_ = process_id();
     std::thread([this] { serve(); }).detach();
+    server_ = process_id();  // it begins with the mutex
   }
 
  private:
