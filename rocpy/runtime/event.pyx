@@ -7,10 +7,12 @@ from rocpy.errors import InvalidProblemError
 cimport abi
 cimport cython
 
+from rocpy._core cimport Library, raise_status
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.owner cimport Owner
 
 cdef int NOT_READY = 600  # hipErrorNotReady
+cdef int INVALID_HANDLE = 400  # hipErrorInvalidHandle
 
 
 cdef class Event(Owner):
@@ -106,16 +108,28 @@ cdef class Event(Owner):
         Raises
         ------
         InvalidProblemError
-            One of the events does not record the time.
+            One of the events does not record the time or was never recorded, or they are of different devices.
         LibraryError
-            One of them was not recorded or has not finished.
+            One of them has not finished.
         """
         cdef float elapsed = 0
+        cdef int code
         self.check()
         later.check()
         if not self.timing or not later.timing:
             raise InvalidProblemError("elapsed_ms: both events must record times; create them with timing=True")
-        abi.hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
+        if self.device_index != later.device_index:
+            raise InvalidProblemError(
+                f"later: is an event of device {later.device_index}, and the earlier one of device {self.device_index}; times of two "
+                "devices cannot be compared"
+            )
+        code = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
+        if code == INVALID_HANDLE and not (self.is_recorded and later.is_recorded):
+            abi.slot_hipGetLastError()
+            name = "later" if self.is_recorded else "the earlier event"
+            raise InvalidProblemError(f"elapsed_ms: {name} was never recorded; record both with Stream.record")
+        if code != 0:
+            raise_status(Library.hip, code, b"hipEventElapsedTime")
         return elapsed
 
     def __repr__(self):

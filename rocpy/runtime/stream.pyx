@@ -133,19 +133,30 @@ cdef class Stream(StreamHandle):
         Parameters
         ----------
         event : Event, optional
-            The event; a new one, without timing, by default.
+            The event, of the stream's device; a new one, without timing, by default.
 
         Returns
         -------
         Event
             The event.
+
+        Raises
+        ------
+        InvalidProblemError
+            The event is of another device.
         """
         self.check()
         if event is None:
             event = Event(timing=False, device=self.device_index)
             self.check()  # the above may have let another thread close it
         event.check()
+        if event.device_index != self.device_index:
+            raise InvalidProblemError(
+                f"event: is of device {event.device_index}, and the stream of device {self.device_index}; create it with "
+                f"Event(device={self.device_index})"
+            )
         abi.hipEventRecord(event.c_event, self.c_stream)
+        event.is_recorded = True
         return event
 
     def capture(self, mode="thread_local"):

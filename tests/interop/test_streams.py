@@ -17,7 +17,7 @@ from blocked_streams import blocked
 
 import rocpy
 from rocpy._operand import resolve_stream
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 from rocpy.runtime.handles.keep_alive import held_count
 from rocpy.runtime.stream import hold_objects
 
@@ -154,8 +154,15 @@ def test_events():
         assert (plain.timing, plain.done) == (False, True)
         with pytest.raises(InvalidProblemError, match="timing=True"):
             start.elapsed_ms(plain)
-        with pytest.raises(LibraryError):
-            rocpy.Event().elapsed_ms(start)
+        for one, other, named in (
+            (rocpy.Event(), start, "elapsed_ms: the earlier event was never recorded"),
+            (start, rocpy.Event(), "elapsed_ms: later was never recorded"),
+            (start, rocpy.Event(device=1), "later: is an event of device 1, and the earlier one of device 0"),
+        ):
+            with pytest.raises(InvalidProblemError, match=named):
+                one.elapsed_ms(other)
+        with pytest.raises(InvalidProblemError, match="event: is of device 1, and the stream of device 0"):
+            first.record(rocpy.Event(device=1))
         kept.close()
     start.close()
     for use in (
