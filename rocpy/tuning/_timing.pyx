@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """Time of work on a stream, by events; whether a stream is being captured; which build of the library it is."""
 
 cimport abi

@@ -3,6 +3,8 @@
 
 import json
 
+import pytest
+
 
 def test_import_loads_no_framework_and_no_library(python):
     program = """
@@ -68,3 +70,35 @@ assert set(rocpy.__all__) <= set(dir(rocpy)), set(rocpy.__all__) - set(dir(rocpy
 print(len(rocpy.__all__))
 """
     assert int(python(program)) > 10
+
+
+@pytest.mark.parametrize(
+    ("module", "inner"),
+    [
+        ("rocpy.blaslt.custom.executables", "rocpy.blaslt.custom.tile"),
+        ("rocpy.blaslt.grouped.function", "rocpy.blaslt.grouped._packed"),
+        ("rocpy.blaslt.grouped._plans", "rocpy.blaslt.grouped.scales"),
+        ("rocpy.rccl.engine.call", "rocpy.runtime.device"),
+        ("rocpy.rccl.engine.scope", "rocpy.rccl.engine.pending"),
+        ("rocpy.rccl.handles.communicator", "rocpy.rccl.engine.records"),
+        ("rocpy.rccl.handles.memory", "rocpy.rccl.engine.staging"),
+    ],
+)
+def test_an_import_that_failed_can_be_repeated(python, module, inner):
+    # As memory is short for a moment, for example, when what is imported late is first used.
+    program = f"""
+import importlib, sys
+import rocpy
+inner = sys.modules.pop({inner!r}, None)
+sys.modules[{inner!r}] = None
+try:
+    importlib.import_module({module!r})
+    print("imported without {inner}")
+except ImportError:
+    pass
+del sys.modules[{inner!r}]
+if inner is not None:
+    sys.modules[{inner!r}] = inner
+importlib.import_module({module!r})
+"""
+    assert python(program) == ""

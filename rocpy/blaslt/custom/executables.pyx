@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """How products with an epilogue of the user's are computed: by the library's own epilogues, or by tile programs."""
 
 from rocpy.blaslt.custom.tile cimport algorithms_of_program, run_program

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """Products with a tile program of the caller's: what the program reads and writes beside the result, planned and kept as other products."""
 
 import sys

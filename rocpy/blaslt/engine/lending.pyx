@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """A handle and a workspace of the user's, in the place of the pool's, for the products of a block."""
 
 from rocpy cimport _core

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
 from libc.stdint cimport int64_t

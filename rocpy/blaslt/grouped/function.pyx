@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# cython: auto_pickle=False
 """grouped_matmul: many products of different sizes in one call, from lists or from one operand packed group after group."""
 
 from libcpp.algorithm cimport sort
