@@ -49,6 +49,23 @@ _APART = {
     "array": (np.array([1, 2]), np.array([1, 3]), "g[1]"),
     "module": (_module(N=1), _module(N=777), "g.N"),
     "module in a module": (_module(sub=_module(N=1)), _module(sub=_module(N=777)), "g.sub.N"),
+    "compiled function of a module": (
+        _module(h=numba.njit(_helper("a"))),
+        _module(h=numba.njit(_helper("a, b=2"))),
+        "g.h(1)",
+    ),
+    "kernel of a module": (_module(h=coop.jit(_helper("a"))), _module(h=coop.jit(_helper("a, b=2"))), "g.h(1)"),
+    "compiled function that is passed on": (
+        _module(h=numba.njit(_helper("a"))),
+        _module(h=numba.njit(_helper("a, b=2"))),
+        "max(1, key=g.h)",
+    ),
+    "compiled function of a class": (
+        type("C", (), {"h": staticmethod(numba.njit(_helper("a")))}),
+        type("C", (), {"h": staticmethod(numba.njit(_helper("a, b=2")))}),
+        "g.h(1)",
+    ),
+    "attribute by its name": (_module(N=1), _module(N=777), "(g, getattr(g, 'N'))[1]"),
     "function of a module": (_module(h=_helper("a")), _module(h=_helper("a, b=2")), "g.h(1)"),
     "enum": (_enum(1), _enum(2), "g.A.value"),
     "member of an enum": (_enum(1).A, _enum(2).A, "g.value"),

@@ -3,6 +3,8 @@
 
 import linecache
 import math
+import string
+import token
 import types
 
 import numpy as np
@@ -68,6 +70,8 @@ WRONG = [
     ("global TABLE\n    TABLE = 1", 3, r"it sets a global"),
     ("class A:\n        pass\n    out[0] = 1", 2, r"it defines a class"),
     ("out[0] = helpers.two(x[0], x[1])", 2, r"helpers\.two is a function of a module.*from helpers import two"),
+    ("out[0] = token.tok_name[0]", 2, r"token\.tok_name is of type dict, which kernels cannot refer to"),
+    ("out[0] = string.Template(x[0])", 2, r"string\.Template is a class, which kernels cannot refer to"),
     ("out[0] = x[0](1)", 2, r"float32 is called, which is not a function"),
     ("out[0] = endless(3)", 2, r"endless calls itself, which functions called from kernels cannot do"),
     ("s = {1, 'a'}\n    out[0] = 1", 2, r"KeyError"),
@@ -98,7 +102,14 @@ def kernel_of(body, number):
     source, filename = f"def kernel(x, out, r):\n    {body}\n", f"<wrong {number}>"
     linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
     names = {"coop": coop, "np": np, "math": math, "box": box, "two": two, "endless": endless, "helpers": helpers}
-    names |= {"TABLE": TABLE, "NUMBERS": NUMBERS, "other": other, "__name__": __name__}
+    names |= {
+        "string": string,
+        "token": token,
+        "TABLE": TABLE,
+        "NUMBERS": NUMBERS,
+        "other": other,
+        "__name__": __name__,
+    }
     exec(compile(source, filename, "exec"), names)
     return coop.jit(names["kernel"])
 

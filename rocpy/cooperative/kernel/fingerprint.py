@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import functools
 import hashlib
 import pickle
 import types as python_types
@@ -50,9 +51,10 @@ def fingerprint_of(function: Any) -> str:
 
 
 def _attributes_of(code: Any) -> frozenset[str]:
-    """Return all names in a function's code, those of attributes included."""
+    """Return all names in a function's code, those of attributes included; and of getattr the words."""
     nested = [each for each in code.co_consts if isinstance(each, python_types.CodeType)]
-    return frozenset(code.co_names).union(*map(_attributes_of, nested))
+    words = [each for each in code.co_consts if isinstance(each, str)] if "getattr" in code.co_names else []
+    return frozenset(code.co_names).union(words, *map(_attributes_of, nested))
 
 
 def _is_of_library(value: Any) -> bool:
@@ -157,7 +159,7 @@ class _Writer:
             if not defined:
                 continue
             member = getattr(defined[0], "__func__", defined[0])
-            if isinstance(member, python_types.FunctionType) or not hasattr(member, "__get__"):
+            if not isinstance(member, _COMPUTED):  # attributes of instances, which kernels have none of
                 yield name, member
 
     def _code(self, code: Any) -> None:
@@ -183,4 +185,8 @@ class _Writer:
             self._part(kind, uuid.uuid4().hex)
 
 
+_COMPUTED = (
+    *(property, functools.cached_property, python_types.DynamicClassAttribute),
+    *(python_types.MemberDescriptorType, python_types.GetSetDescriptorType),
+)
 _BUILTIN = (python_types.BuiltinFunctionType, python_types.MethodDescriptorType, python_types.WrapperDescriptorType)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dis
 import re
+import sys
 import types as python_types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,18 +62,26 @@ def _no_attribute(seen: re.Match[str]) -> str:
     if name == "_allocate":
         return NO_MEMORY
     if module and not module[1].startswith(("rocpy", "numba", "math", "numpy")):
-        own = module[1]
-        return (
-            f"{own}.{name} is a function of a module, which kernels refer to by its own name: from {own} import {name}"
-        )
+        return _no_member(module[1], name)
     return f"{module[1] if module else _types(owner)} has no attribute '{name}' in kernels"
 
 
-def _no_global(seen: re.Match[str]) -> str:
+def _no_member(module: str, name: str) -> str:
+    shown, value = f"{module}.{name}", getattr(sys.modules.get(module), name, None)
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return f"{shown} is a function of a module, which kernels refer to by its own name: from {module} import {name}"
+    return _no_value(shown, "a class" if isinstance(value, type) else f"of type {type(value).__name__}")
+
+
+def _no_value(shown: str, kind: str) -> str:
     return (
-        f"{seen[1]} is of type {seen[2].rpartition('.')[2]}, which kernels cannot refer to: numbers, strings, tuples "
-        "of them, numpy arrays (as constants) and functions can be; pass anything else as an argument"
+        f"{shown} is {kind}, which kernels cannot refer to: numbers, strings, tuples of them, numpy arrays (as "
+        "constants) and functions can be; pass anything else as an argument"
     )
+
+
+def _no_global(seen: re.Match[str]) -> str:
+    return _no_value(seen[1], f"of type {seen[2].rpartition('.')[2]}")
 
 
 def _bad_call(seen: re.Match[str]) -> str:
