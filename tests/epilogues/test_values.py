@@ -119,6 +119,16 @@ def test_a_masked_fill_has_the_type_of_what_it_fills(torch, value, dtype):
     torch.testing.assert_close(d, filled(x))
 
 
+@pytest.mark.parametrize("bounds", [(), (-2.0, 2.0), (-1, 3)])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_hardtanh_has_the_type_of_its_operand(torch, bounds, dtype):
+    def clipped(x):
+        return torch.nn.functional.hardtanh(x.to(getattr(torch, dtype)), *bounds)
+
+    x = torch.tensor([[3.0], [-2.0], [0.0]])
+    torch.testing.assert_close(applied(rocpy.epilogue(clipped), x), clipped(x))
+
+
 @pytest.mark.parametrize("weight", [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, -2.0])
 def test_lerp_reaches_both_ends(torch, weight):
     x, end = torch.tensor([[1e8], [3.0]]), torch.tensor([1.0])
@@ -136,12 +146,22 @@ def test_lerp_reaches_both_ends(torch, weight):
 
 @pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
 @pytest.mark.parametrize("other", ["float32", "float64"])
-def test_the_product_is_not_rounded_before_the_function(torch, narrow, other):
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_product_is_not_rounded_before_the_function(torch, narrow, other, grad):
     dtype, one = getattr(torch, narrow), 1.0078125
-    a, b = torch.tensor([[one, 1.0]], dtype=dtype), torch.tensor([[one], [0.0]], dtype=dtype)
-    y = torch.zeros(1, 1, dtype=getattr(torch, other))
-    d = rocpy.matmul(a, b, epilogue=rocpy.epilogue(lambda x, y: x + y), epilogue_inputs={"y": y})
-    assert (d.dtype, d.item()) == (y.dtype, one * one)
+    a = torch.tensor([[one, 1.0]], dtype=dtype, requires_grad=grad)
+    b = torch.tensor([[one], [0.0]], dtype=dtype)
+    y = torch.zeros(1, dtype=getattr(torch, other))
+    plain = rocpy.epilogue(lambda x, y: x + y)
+    pairs = rocpy.epilogue(lambda x, y: x[..., 0::2] + 0 * x[..., 1::2] + y)
+    for left, right, epilogue in ((a, b, plain), (a[0], b, plain), (a, b[:, 0], plain), (a, b.expand(2, 2), pairs)):
+        d = rocpy.matmul(left, right, epilogue=epilogue, epilogue_inputs={"y": y})
+        assert (d.dtype, d.item()) == (y.dtype, one * one)
+    rounded = rocpy.matmul(a[0], b, epilogue=rocpy.epilogue(lambda x: x * 3))
+    assert (rounded.dtype, rounded.item()) == (dtype, torch.tensor(one * one * 3).to(dtype).item())
+    if grad:
+        (found,) = torch.autograd.grad(d.sum() + rounded.sum(), a)
+        torch.testing.assert_close(found, 4 * b.mT)
 
 
 # ---- numbers beside arrays ----

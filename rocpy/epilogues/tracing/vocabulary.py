@@ -60,7 +60,9 @@ def _clamp(write: Any, input: Any, min: Any = None, max: Any = None, a_min: Any 
 
 
 def _hardtanh(write: Any, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002, ARG001
-    return write.op("clamp", input, min_val, max_val)
+    # The type is the operand's, as in torch: a whole bound does not make floats of integers.
+    bounds = (int(one) if isinstance(one, float) and one.is_integer() else one for one in (min_val, max_val))
+    return write.op("clamp", input, *bounds)
 
 
 def _leaky_relu(write: Any, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002, ARG001

@@ -212,11 +212,18 @@ def composed(
 ) -> list[Tensor]:
     """Return the recorded product followed by torch's own functions, which are recorded too."""
     alpha, beta, dtype, compute = settings
+    counted = None
+    if c is None and a.dtype in _NARROW and result_dtype(a, b, dtype) in _NARROW:
+        # The results are rounded, not the product.
+        counted, dtype = str(result_dtype(a, b, dtype)).removeprefix("torch."), torch.float32
     x = multiply(a, b, c, None, None, "default", alpha, beta, None, dtype, compute)
     infos = {name: info_of(value) for name, value in named.items()}
     if are_known(x, *named.values()):
         shape_of(expression, tuple(x.shape), b.dim(), infos)  # torch's functions would broadcast others
-    return list(evaluate(expression, x, named))
+    return list(evaluate(expression, x, named, counted))
+
+
+_NARROW = (torch.bfloat16, torch.float16)
 
 
 record(operator, _record)
