@@ -91,9 +91,9 @@ cdef class Step:
 cdef object staging_step(const Arguments *call):
     """Return the step of a call whose operands lie in CPU memory and are copied to the device."""
     refuse_captured(<object>call.stream, "operands in CPU memory are copied to the device", "move them there")
-    return Step(_staging.staged(as_data(call), staged_infos(
-        <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out,
-        <ScaleArguments>call.scales, <object>call.options, call.weight != NULL)))
+    arrays = (<object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
+    return Step(_staging.staged(
+        as_data(call), staged_infos(arrays, <ScaleArguments>call.scales, <object>call.options, call.weight != NULL)))
 
 
 cdef object preparing_step(const Arguments *call, Launch *launch):

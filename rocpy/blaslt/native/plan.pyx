@@ -93,7 +93,7 @@ cdef class NativeProduct(Planned):
         self.prototype, self.staged = None, ()
         if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
-            infos = staged_infos(a, b, c, bias, aux, None, None, self.options, self.taken is not None)
+            infos = staged_infos((a, b, c, bias, aux, None), None, self.options, self.taken is not None)
             self.staged = _staging.copied_names(infos, originals["b"])
             _staging.check_layouts(infos, (a, b), self.options, scales, dict(epilogue=row.name, dtype=dtype, compute=compute, clamp=clamp))
             self.prototype = _staging.prototype(a)

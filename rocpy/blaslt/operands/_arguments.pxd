@@ -29,7 +29,7 @@ cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Com
 # What to pass so that an operand or a scale, of which a copy is read, is read where it lies.
 cdef str form_of_copied(str name, Scales scales)
 cdef bint must_be_staged(object a, tuple others) except? -1
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, ScaleArguments scales, object options, bint of_weight)
+cdef dict staged_infos(tuple arrays, ScaleArguments scales, object options, bint of_weight)
 cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(const Operands *operands, const Operand *out) except -1

@@ -297,21 +297,22 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     return False
 
 
-cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out, ScaleArguments scales, object options, bint of_weight):
+cdef dict staged_infos(tuple arrays, ScaleArguments scales, object options, bint of_weight):
     """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here.
 
-    `of_weight`: b is of a Weight, and may be on the device already.
+    `arrays` are named by ARRAYS; `of_weight`: b is of a Weight, and may be on the device already.
     """
     cdef Operands operands
     cdef Operand *each[6]
     cdef WeightSnapshot weight = None
     cdef int i
+    cdef object b = arrays[1], out = arrays[5]
     each[0], each[1], each[2] = &operands.a, &operands.b, &operands.c
     each[3], each[4], each[5] = &operands.bias, &operands.aux, &operands.out
     if isinstance(b, WeightOperand):
         weight = <WeightSnapshot>(<WeightOperand>b).read()
     operands.packed = weight is not None
-    for i, (name, array) in enumerate(zip(ARRAYS, (a, b, c, bias, aux, out))):
+    for i, (name, array) in enumerate(zip(ARRAYS, arrays)):
         each[i].ndim = -1
         if i == 1 and operands.packed:
             operands.b = weight.operand
@@ -328,7 +329,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                     f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are "
                     "on one device"
                 )
-    check_copies((a, b, c, bias, aux), &operands, None, Completion.WAIT, options)
+    check_copies(arrays[:5], &operands, None, Completion.WAIT, options)
     if out is not None:
         check_out(&operands, &operands.out)
         if scales is not None:
