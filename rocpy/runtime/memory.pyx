@@ -132,10 +132,9 @@ cdef class Buffer:
     def from_dlpack(array):
         """Return a buffer that shares the memory of an array, without a copy.
 
-        The array's memory stays valid as long as the buffer exists, unless torch is told to free or move it, as by
-        ``tensor.untyped_storage().resize_(0)`` and ``tensor.resize_``. What rocpy writes through the buffer raises the version of a torch
-        tensor, by which autograd notices it; a capsule does not tell whose memory it is. A buffer over jax's arrays and others that must
-        not change is read-only.
+        The array's memory stays valid as long as the buffer exists, unless torch frees or moves it (``untyped_storage().resize_``,
+        ``resize_``). What rocpy writes through the buffer raises the version of a torch tensor, by which autograd notices it; a capsule
+        does not tell whose memory it is. A buffer over an array that must not change, such as jax's, is read-only.
 
         Parameters
         ----------
@@ -420,8 +419,8 @@ cdef class Buffer:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """Export the memory, which stays alive until the consumer lets go.
 
-        The device's work is finished first, unless `stream` is -1. On the host platform the memory is the CPU's, and the device's own to
-        a consumer that asks for ``dl_device=(10, device_index)``.
+        The device's work is finished first, unless `stream` is -1. On the host platform the memory is the CPU's, and the device's
+        own to a consumer that asks for ``dl_device=(10, device_index)``.
 
         Returns
         -------

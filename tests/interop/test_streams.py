@@ -73,7 +73,7 @@ def test_stream_options():
     with pytest.raises(InvalidOperandError, match="device: got str"):
         rocpy.Stream("0")
     with pytest.raises(InvalidProblemError, match="priority"):
-        rocpy.Stream(priority=1 << 40)
+        rocpy.Stream(priority=1.5)
 
 
 class CudaStream:

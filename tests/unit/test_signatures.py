@@ -30,7 +30,7 @@ PACKAGES = (
 SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "rccl", "testing", "tuning")
 
 
-CLASSES = (rocpy.Buffer, rocpy.Device, rocpy.Event, rocpy.Graph, rocpy.Stream)
+CLASSES = (rocpy.Buffer, rocpy.Device, rocpy.Event, rocpy.Graph, rocpy.Matmul, rocpy.Stream, rocpy.Weight)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -68,6 +68,7 @@ cdef class Matmul:
     cdef object __weakref__
     cdef PlannedProduct product
 
+    @cython.embedsignature(False)  # Cython puts the `/` and the `*` elsewhere
     def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None):
         self.product = planned_product(

@@ -93,6 +93,7 @@ cdef class Weight(WeightOperand):
 
     __signature__ = signature_like(lambda w, bias=None, *, scale=None, layout="kn": None)
 
+    @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, w, bias=None, *, scale=None, layout="kn"):
         cdef WeightSnapshot first
         if not isinstance(layout, str) or layout not in ("kn", "nk"):
