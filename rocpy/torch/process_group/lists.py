@@ -94,10 +94,6 @@ def check_pairs(outputs: Sequence[object], inputs: Sequence[object]) -> None:
         raise InvalidProblemError(f"outputs: {len(outputs)} for {len(inputs)} inputs; pass one for each input")
 
 
-def _labels(name: str, tensors: Sequence[Tensor]) -> list[str]:
-    return [name] if len(tensors) == 1 else [f"{name}[{i}]" for i in range(len(tensors))]
-
-
 def check_inputs(name: str, tensors: Sequence[Tensor]) -> None:
     """Refuse tensors that a collective cannot read.
 
@@ -106,8 +102,8 @@ def check_inputs(name: str, tensors: Sequence[Tensor]) -> None:
     InvalidOperandError
         One has no dense memory of its own.
     """
-    for label, tensor in zip(_labels(name, tensors), tensors, strict=True):
-        check_kind(tensor, label)
+    for i, tensor in enumerate(tensors):
+        check_kind(tensor, name if len(tensors) == 1 else f"{name}[{i}]")
 
 
 def check_results(name: str, tensors: Sequence[Tensor]) -> None:
@@ -118,6 +114,7 @@ def check_results(name: str, tensors: Sequence[Tensor]) -> None:
     InvalidOperandError
         One has no dense memory of its own, or several of its elements share memory.
     """
-    for label, tensor in zip(_labels(name, tensors), tensors, strict=True):
+    for i, tensor in enumerate(tensors):
+        label = name if len(tensors) == 1 else f"{name}[{i}]"
         check_kind(tensor, label)
         check_writable(tensor, label)

@@ -164,6 +164,8 @@ def check_writable(tensor: Tensor, name: str) -> None:
     InvalidOperandError
         It is expanded.
     """
+    if tensor.is_contiguous():
+        return
     if any(step == 0 and extent > 1 for extent, step in zip(tensor.shape, tensor.stride(), strict=True)):
         raise InvalidOperandError(
             f"{name}: shape {tuple(tensor.shape)} with strides {tensor.stride()}: several elements share memory, and a "
@@ -171,14 +173,17 @@ def check_writable(tensor: Tensor, name: str) -> None:
         )
 
 
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    start = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return start, start + tensor.nbytes
+    steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (steps + 1) * tensor.element_size()
+
+
 def extents(tensors: Iterable[Tensor]) -> list[tuple[int, int]]:
     """Return where the memory of each tensor begins and ends."""
-    ends = []
-    for tensor in tensors:
-        start = tensor.data_ptr()
-        steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-        ends.append((start, start + (steps + 1) * tensor.element_size() if tensor.numel() else start))
-    return ends
+    return [_extent(tensor) for tensor in tensors]
 
 
 def apart(source: Tensor, results: Sequence[tuple[int, int]], in_place: int | None = None) -> Tensor:
@@ -193,7 +198,7 @@ def apart(source: Tensor, results: Sequence[tuple[int, int]], in_place: int | No
     in_place
         An address at which the input may be, because the collective supports that.
     """
-    [(start, end)] = extents([source])
+    start, end = _extent(source)
     if start == in_place:
         return source
     return source.clone() if any(low < end and start < high for low, high in results) else source
@@ -210,23 +215,21 @@ def is_reduced_as_it_is(tensor: Tensor, operator: str | float) -> bool:
 
 
 def _row(tensor: Tensor) -> Tensor:
-    """Return a tensor's elements in one row; that of one element may have any stride until then."""
+    """Return a tensor's elements in one row."""
     held = dense(tensor)
-    if held.is_neg() or held.is_conj():
-        held = held.resolve_neg().resolve_conj()
-    row = held.contiguous().reshape(-1)
-    return row if row.stride(0) == 1 else row.as_strided(row.shape, (1,))
+    return (held.resolve_neg() if held.is_neg() else held).contiguous().reshape(-1)
 
 
 def copied(tensor: Tensor) -> Tensor:
     """Return a tensor's elements in one row, for what only moves them: as bytes where RCCL lacks their type."""
-    row = _row(tensor)
-    return row if row.dtype in _OWN else row.view(torch.uint8)
+    return _row(tensor) if tensor.dtype in _OWN else as_bytes(tensor)
 
 
 def as_bytes(tensor: Tensor) -> Tensor:
     """Return a tensor's elements as a row of bytes."""
-    return _row(tensor).view(torch.uint8)
+    row = _row(tensor).resolve_conj()
+    # One element may have any stride, and none may have 0: torch views neither as bytes.
+    return (row if row.stride(0) == 1 else row.as_strided(row.shape, (1,))).view(torch.uint8)
 
 
 def spread(row: Tensor, target: Tensor) -> None:
@@ -247,13 +250,13 @@ def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | floa
     held = dense(tensor)
     dtype = held.dtype
     if dtype in _PLAIN:
-        return _row(held).view(held.shape), operator
+        return (held.resolve_neg() if held.is_neg() else held).contiguous(), operator
     check_operator(held, operator)
     if dtype == torch.bool:
-        return _row(held).view(torch.uint8).view(held.shape), _OF_TRUTHS[str(operator)]
+        return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
     if dtype in _WIDENED:
         return held.to(torch.int32).contiguous(), operator
-    return torch.view_as_real(_row(held)), operator
+    return torch.view_as_real(_row(held).resolve_conj()), operator
 
 
 def reduced(row: Tensor, target: Tensor) -> None:
