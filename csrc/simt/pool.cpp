@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #include "thread_budget.hpp"
@@ -49,8 +49,8 @@ class Pool {
           rocpy_host::bind_to_process();
           work();
         }).detach();
-      } catch (const std::system_error &) {
-        return;  // the caller does the work with those there are
+      } catch (const std::exception &) {
+        return;  // no thread, or no memory to tell it its work: the caller does that with those there are
       }
       ++threads_;
     }

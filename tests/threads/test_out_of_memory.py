@@ -96,3 +96,34 @@ def test_memory_that_runs_out_raises(kind, spare, run_python):
         return  # the C library ends the process itself where a thread first uses a library and has no memory for that
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "done"
+
+
+COMMUNICATORS = """
+import re, resource
+import numpy as np
+from rocpy import rccl
+
+rccl.Communicator.init_all(1)[0].abort()
+for megabytes in (4, 12, 20):  # the stack of a thread has 8
+    size = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20, -1))
+    try:
+        for comm in rccl.Communicator.init_all(3):
+            comm.abort()
+    except (rccl.RcclSystemError, MemoryError) as error:
+        print(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+comms = rccl.Communicator.init_all(3)
+with rccl.group():
+    sums = [comm.all_reduce(np.ones(2)) for comm in comms]
+    for comm in comms:
+        comm.close()
+assert [one.tolist() for one in sums] == [[3.0, 3.0]] * 3
+"""
+
+
+@pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="RCCL on GPUs has threads of its own")
+def test_threads_that_cannot_be_created_are_said(run_python):
+    done = run_python(COMMUNICATORS)
+    assert "init_all failed: ncclSystemError (2): no thread could be created: Resource temporarily" in done.stdout

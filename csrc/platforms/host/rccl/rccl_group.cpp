@@ -155,13 +155,19 @@ ncclResult_t launch_later(std::vector<Unit> units) {
       for (Unit &unit : *own) launch(unit, false);
       return ncclSuccess;
     };
-    communicator->is_launching = true;
-    communicator->background.start([communicator, give] {
+    const auto later = [communicator, give] {
       std::this_thread::sleep_for(chance_delay());
       const ncclResult_t code = rccl_call(give);
       if (code != ncclSuccess) communicator->fail({"launch", code, own_last_words(), Kind::none, 0, {}, {}});
       communicator->is_launching = false;
-    });
+    };
+    communicator->is_launching = true;
+    try {
+      communicator->background.start(later);
+    } catch (...) {
+      communicator->is_launching = false;
+      throw;
+    }
   }
   return ncclInProgress;
 }
