@@ -193,10 +193,10 @@ def _whole_number(name: str, source: str, dtype: str, what: str) -> str:
     if category(dtype) != 1 or category(source) == 0:
         return f"({name}){to}"
     if category(source) == 1:
-        (low, high), (least, most) = whole_limits(dtype), whole_limits(source)
-        if low <= least and most <= high:
+        (least, most), own = whole_limits(dtype), whole_limits(source)
+        if least <= own[0] and own[1] <= most:
             return f"({name}){to}"
-        return f"tl.minimum(tl.maximum({name}, {max(low, least)}), {min(high, most)}){to}"
+        return f"tl.minimum(tl.maximum({name}, {max(least, own[0])}), {min(most, own[1])}){to}"
     from rocpy.epilogues.expressions.evaluate import _limits
 
     low, high, beyond = _limits(dtype, source)
