@@ -140,10 +140,10 @@ def test_types_of_memory(tmp_path, rng):
 def test_int32_saturates_to_its_limits(tmp_path):
     f = rocpy.epilogue(lambda x: (x.astype(np.int32), x.astype(np.int32) * 1.0, np.logical_not(x).astype(np.int32)))
     kernel = kernel_source(resolve(f.expression, "float32", {}))
-    x = np.array([[[3e9, -3e9, 2147483520.0, np.inf, -np.inf, 1.9, -1.9, 0.0]]], np.float32)
+    x = np.array([[[3e9, -3e9, 2147483520.0, np.inf, -np.inf, 1.9, -1.9, 0.0, np.nan]]], np.float32)
     outs = [np.empty(x.shape, dtype) for dtype in (np.int32, np.float32, np.int32)]
     call(built(tmp_path, [kernel]), kernel, x, [], outs)
-    whole = np.clip(np.trunc(x.astype(np.float64)), -(2**31), 2**31 - 1)
+    whole = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), -(2**31), 2**31 - 1)
     for out, wanted in zip(outs, (whole, whole.astype(np.float32), x == 0), strict=True):
         np.testing.assert_array_equal(out, wanted)
 
