@@ -11,9 +11,9 @@ from layout_rules.tree import Tree, matching, rule
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = (
     {"_messages"},
-    {"errors", "dtypes", "typing", "_import_hook", "_interpreter", "_signatures"},
+    {"errors", "dtypes", "typing", "_import_hook", "_integers", "_interpreter", "_signatures"},
     {"_core"},
-    {"_search", "_fp_environment", "_integers", "_json", "_locks", "_variables"},
+    {"_search", "_fp_environment", "_json", "_locks", "_variables"},
     {"_hip_python"},
     {"platform"},
     {"_dlpack"},
