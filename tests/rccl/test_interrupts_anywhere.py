@@ -84,6 +84,10 @@ def that_makes_a_part(comm, x, out):
         part.all_reduce(x, out=out)
 
 
+def after_a_barrier(comm, x, out):
+    comm.barrier()
+
+
 def after_init_all(comm, x, out):
     (own,) = rccl.Communicator.init_all(1, timeout_s=5)
     with own:
@@ -92,7 +96,7 @@ def after_init_all(comm, x, out):
 
 @pytest.mark.filterwarnings("ignore:.*dropped without close", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
-    "call", [in_a_group, to_itself, in_an_inner_group, of_compat, that_makes_a_part, after_init_all]
+    "call", [in_a_group, to_itself, in_an_inner_group, of_compat, that_makes_a_part, after_a_barrier, after_init_all]
 )
 def test_later_calls_have_their_results(call):
     x = np.ones(4)
@@ -104,7 +108,8 @@ def test_later_calls_have_their_results(call):
         in_a_group(comm, x, out := np.zeros(4))
         assert out.tolist() == [1.0] * 4, moment
         assert comm.all_reduce(x).tolist() == [1.0] * 4, moment
+        assert comm.trace()[-1]["op"] == "all_reduce", moment
         if not was_interrupted:
             break
     comm.abort()
-    assert moment > 10
+    assert moment > 5
