@@ -236,26 +236,6 @@ def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], transpos
     return contiguous(scale)
 
 
-def repeated(value: Any, like: Any, count: int) -> Any:
-    """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
-    if isinstance(value, Buffer):
-        value = value.to_numpy()
-    if hasattr(like, "new_full"):  # torch's name for it
-        return like.new_empty(count).fill_(
-            value.reshape(()).to(like.device) if hasattr(value, "new_full") else float(np.asarray(value).reshape(()))
-        )
-    if isinstance(like, Buffer):
-        buffer = Buffer((count,), "float32")
-        buffer.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))
-        return buffer
-    if not isinstance(value, float | int | np.generic | np.ndarray):
-        value = value.reshape(())
-    module = sys.modules.get(type(like).__module__.partition(".")[0])
-    if module is not None and hasattr(module, "full"):
-        return module.full((count,), value if not hasattr(value, "reshape") else value.reshape(()), dtype="float32")
-    return np.full(count, float(np.asarray(value).reshape(())), np.float32)
-
-
 def unpack(memory: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """Return the codes that :func:`pack` packed, one to a byte; of torch's arrays too."""
     extent = memory.shape[-1] * 8 // bits

@@ -4,6 +4,8 @@
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
+import sys
+
 import numpy
 
 cimport abi
@@ -44,25 +46,48 @@ cdef Buffer number(double value, int device):
         if len(_NUMBERS) >= _MOST_NUMBERS:
             _NUMBERS.clear()
         buffer = Buffer((1,), "float32", device=device)
-        put_aside(buffer, numpy.array([narrow], numpy.float32), device)
+        copy_aside(buffer, numpy.array([narrow], numpy.float32), device, True)
         _NUMBERS[key] = buffer
     return buffer
 
 
-cdef int put_aside(Buffer memory, object values, int device) except -1:
-    """Copy values into memory; where streams are captured, on a stream that is not, since waiting would end their captures."""
+cdef int copy_aside(Buffer memory, object values, int device, bint writes) except -1:
+    """Copy values into memory, or from it; where streams are captured, on a stream that is not, since waiting would end their captures."""
     cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
+    cdef object copy = memory.copy_from if writes else memory.copy_to
     if not captures and not foreign_captures:
-        memory.copy_from(values)
+        copy(values)
         return 0
     cdef bint exchanged = abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
     try:
         with Stream(device, nonblocking=True) as stream:
-            memory.copy_from(values, stream=stream)
+            copy(values, stream=stream)
     finally:
         if exchanged:
             abi.slot_hipThreadExchangeStreamCaptureMode(&mode)
     return 0
+
+
+def repeated(value, like, Py_ssize_t count):
+    """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
+    cdef Buffer buffer
+    if isinstance(value, Buffer):
+        buffer = <Buffer>value
+        value = numpy.empty(buffer.shape, numpy.float32)
+        copy_aside(buffer, value, buffer.device_index, False)
+    if hasattr(like, "new_full"):  # torch's name for it
+        return like.new_empty(count).fill_(
+            value.reshape(()).to(like.device) if hasattr(value, "new_full") else float(numpy.asarray(value).reshape(())))
+    if isinstance(like, Buffer):
+        buffer = Buffer((count,), "float32", device=(<Buffer>like).device_index)
+        copy_aside(buffer, numpy.full(count, float(numpy.asarray(value).reshape(())), numpy.float32), buffer.device_index, True)
+        return buffer
+    if not isinstance(value, (float, int, numpy.generic, numpy.ndarray)):
+        value = value.reshape(())
+    module = sys.modules.get(type(like).__module__.partition(".")[0])
+    if module is not None and hasattr(module, "full"):
+        return module.full((count,), value if not hasattr(value, "reshape") else value.reshape(()), dtype="float32")
+    return numpy.full(count, float(numpy.asarray(value).reshape(())), numpy.float32)
 
 
 cdef class Scales:
@@ -214,7 +239,7 @@ cdef str spread(Scales scales, int slot, str name, object value, object like, co
     scales.problem[name] = "vector"
     if count == 1:
         return "vector"
-    vector = _blocks.repeated(value, like, count)
+    vector = repeated(value, like, count)
     owner = _operand.parse(vector, name, &seen)
     scales.pointers[slot] = seen.data
     if scales.arrays[slot].ndim >= 0:

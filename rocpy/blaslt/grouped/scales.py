@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rocpy._operand import describe
-from rocpy.blaslt.arrays.blocks import repeated
 from rocpy.blaslt.arrays.copies import contiguous
+from rocpy.blaslt.engine._scales import repeated
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.blaslt.model.product_types import are_of_lines
 from rocpy.blaslt.model.scale_arguments import check_scale_number, plain_scale
@@ -147,7 +147,8 @@ def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
 def _as_vectors(one: Placed, like: Any, groups: int, length: int) -> Placed:
     """Return a scale, or one for each group, as vectors of equal numbers."""
     if one.per_group == 0:
-        return Placed("vector", repeated(one.value, like, length))
+        is_vector = length == 1 and not one.is_number
+        return Placed("vector", one.value if is_vector else repeated(one.value, like, length))
     return Placed("vector", contiguous(one.value, (groups, 1, length)), per_group=length)
 
 

@@ -145,3 +145,41 @@ def test_arrays_of_one_number_are_scalars_where_one_can_be_nothing_else():
     scale = np.full((1, 1), 2.0, F)
     with rocpy.Matmul(a, b, scale_a=scale, scale_b=scale, dtype="float32") as mm:
         assert (mm.problem.scale_a, mm.problem.scale_b) == ("scalar", "scalar")
+
+
+# ---- captures ----
+
+
+def on_device(array):
+    buffer = rocpy.Buffer(array.shape, array.dtype.name)
+    buffer.copy_from(array)
+    return buffer
+
+
+@pytest.mark.parametrize("form", ["matmul", "offsets"])
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("beside", [None, (), (1,)])
+def test_a_scalar_beside_scales_of_rows_is_captured_or_refused_before_the_capture_is_spoilt(beside, m, form):
+    element = dtype_of("float8_e4m3fn")
+    a = on_device(np.ones((m, 4), element))
+    b = on_device(np.ones((4, 3) if form == "matmul" else (1, 4, 3), element))
+    rows = on_device(np.full((m, 1), 3.0, F))
+    scalar = 2.0 if beside is None else on_device(np.full(beside, 2.0, F))
+
+    def product(scale, stream):
+        keywords = {"scale_a": rows, "scale_b": scale, "dtype": "float32", "stream": stream}
+        return (
+            rocpy.matmul(a, b, **keywords) if form == "matmul" else rocpy.grouped_matmul(a, b, offsets=[m], **keywords)
+        )
+
+    with rocpy.Stream(nonblocking=True) as stream:
+        with stream.capture() as graph:
+            if beside is not None and (m > 1 or beside == ()):
+                with pytest.raises(rocpy.UnsupportedError, match="a copy of scale_b is read"):
+                    product(scalar, stream)
+                scalar = 2.0
+            d = product(scalar, stream)
+        graph.launch()
+        stream.synchronize()
+        np.testing.assert_array_equal(d.to_numpy(), np.full((m, 3), 24.0, F))
+        graph.close()
