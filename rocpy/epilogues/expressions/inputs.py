@@ -65,7 +65,7 @@ def refuse_missing(expression: Expression, missing: Sequence[str]) -> None:
 
 
 def with_numbers(expression: Expression, numbers: Mapping[str, bool | int | float], label: str = LABEL) -> Expression:
-    """Return an expression with numbers in the place of inputs; refuses integers that grow beyond 64 bits."""
+    """Return an expression with numbers for inputs; refuses integers that grow beyond 64 bits."""
     # 1, 1.0 and True are three numbers, and -0.0 is not 0.0.
     key = tuple((name, type(value), repr(value), value) for name, value in numbers.items())
     try:
@@ -132,7 +132,7 @@ def shape_of(
 
 
 def _domains(expression: Expression) -> dict[str, set[bool]]:
-    """Return for each input whether it meets values of half the product's columns, of all, or both."""
+    """Return for each input whether it goes with values of half the product's columns, of all, or both."""
     halves = expression.halves
     wanted: list[set[bool]] = [set() if half is None else {half} for half in halves]
     for position in expression.outputs:
