@@ -20,6 +20,10 @@ cdef object parse_lazy(object array, str name, Operand* out)
 cdef object parse_output(object array, str name, Operand* out, bint is_product=*)
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
+# What a product works with in the place of an object that offers its memory and nothing else, no dtype and no shape: numpy's view.
+cpdef object readable(object array, str name)
+# numpy's view of an array in CPU memory; what is elsewhere, or must be copied, comes back as it is.
+cpdef object numpy_view(object array, str name=*)
 # An array given by the user was written.
 cdef int written(object array, int provider) except -1
 # Why an array must go through torch's dispatcher, as text; None where its memory can be used.

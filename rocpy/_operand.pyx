@@ -11,13 +11,17 @@ from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
+from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.object cimport Py_TYPE
+from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int64_t
 
-from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU
+from rocpy._dlpack cimport (
+    ArrayType, DLDeviceType, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU, kDLROCMHost,
+)
 from rocpy._producers.foreign_arrays cimport parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
-from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact
+from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact, new_view
 from rocpy._producers.torch_tensors cimport (
     check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api,
 )
@@ -121,6 +125,31 @@ cdef object parse_lazy(object array, str name, Operand* out):
             out.conjugated = True
             return plain
     return parse(array, name, out)
+
+
+cpdef object numpy_view(object array, str name="array"):
+    """numpy's view of an array in CPU memory, in ml_dtypes' types too. What is elsewhere, or must be copied, comes back as it is."""
+    cdef Operand seen
+    owner = parse(array, name, &seen)
+    if isinstance(owner, numpy.ndarray):
+        return owner if not seen.copied else array
+    if seen.copied or seen.device_type not in (kDLCPU, kDLROCMHost):
+        return array
+    return new_view(&seen, owner)
+
+
+cpdef object readable(object array, str name):
+    """What a product works with in the place of an object that offers its memory and nothing else: numpy's view. Others are themselves."""
+    if array is None or cnp.PyArray_Check(array) or is_plain_torch(array) or isinstance(array, (Buffer, int, float)):
+        return array
+    if PyCapsule_CheckExact(array):
+        return numpy_view(array, name)
+    if hasattr(array, "dtype") and hasattr(array, "shape"):
+        return array
+    cls = type(array)
+    if hasattr(cls, "__dlpack__") or hasattr(array, "__array_interface__") or hasattr(array, "__array_struct__") or PyObject_CheckBuffer(array):
+        return numpy_view(array, name)
+    return array
 
 
 cdef bint overlaps_itself(const Operand* out):
@@ -387,6 +416,22 @@ def allocate_like(array, shape, dtype=None):
         out.shape[i] = shape[i]
     result = allocate(array, out.provider, &out)
     del owner
+    return result
+
+
+def array_like(array, values):
+    """A new array by the framework of `array`, on its device in CPU memory, with the values of an array of numpy's."""
+    cdef Operand seen, out
+    owner = parse(array, "array", &seen)
+    if isinstance(owner, numpy.ndarray):
+        return values
+    provider = seen.provider
+    if not parse_ndarray(values, &out):
+        return values
+    out.device_type, out.device_id = seen.device_type, seen.device_id
+    result = allocate(array, provider, &out)
+    if not isinstance(result, numpy.ndarray):
+        new_view(&out, result)[...] = values
     return result
 
 

@@ -145,7 +145,11 @@ cdef object parse_device_interface(object array, str name, Operand* out):
         strides, stream = interface.get("strides"), interface.get("stream")
         dtype = numpy.dtype(typestr)
         row = array_type_of_name(dtype.name.encode())
-        if row == NULL or not dtype.isnative or interface.get("mask") is not None:
+        if interface.get("mask") is not None:
+            raise InvalidOperandError(f"{name}: {seen(array)}: the mask of its __cuda_array_interface__ would be lost; pass the values that count")
+        if not dtype.isnative:
+            raise InvalidOperandError(f"{name}: {seen(array)} of type {typestr!r} is in the other byte order; pass a copy in this machine's")
+        if row == NULL:
             raise InvalidOperandError(f"{name}: {seen(array)} of type {typestr!r} cannot be an operand")
         if len(shape) > max_dims or (strides is not None and len(strides) != len(shape)):
             raise InvalidOperandError(f"{name}: {seen(array)} has {len(shape)} dimensions and strides {strides}")

@@ -8,3 +8,5 @@ cdef object allocate_ndarray(Operand* out)
 cdef object allocate_host(const DLPackExchangeAPI* api, Operand* out)
 cdef object allocate_exchange(const DLPackExchangeAPI* api, Operand* out)
 cdef object allocate_foreign(object prototype, int provider, Operand* out)
+# numpy's array over the memory of an operand in CPU memory, which keeps its owner.
+cdef object new_view(const Operand* operand, object owner)

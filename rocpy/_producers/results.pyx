@@ -92,6 +92,22 @@ cdef object allocate_ndarray(Operand* out):
     return array
 
 
+cdef object new_view(const Operand* operand, object owner):
+    """numpy's array over the memory of an operand in CPU memory, which keeps its owner."""
+    cdef int64_t steps[32]
+    cdef cnp.dtype dtype = numpy_dtype(operand.type)
+    cdef cnp.ndarray view
+    cdef int i
+    for i in range(operand.ndim):
+        steps[i] = operand.strides[i] * dtype.itemsize
+    Py_INCREF(dtype)
+    view = PyArray_NewFromDescr(&PyArray_Type, dtype, operand.ndim, operand.shape, steps, operand.data,
+                                0 if operand.read_only else cnp.NPY_ARRAY_WRITEABLE, NULL)
+    if operand.data != NULL:  # without memory numpy has made some
+        cnp.set_array_base(view, owner)
+    return view
+
+
 cdef object allocate_host(const DLPackExchangeAPI* api, Operand* out):
     """CPU memory of our own, wrapped by a framework: the framework's allocator would make a tensor of its own only to drop it."""
     cdef DLManagedTensorVersioned* managed = new_host_block(out[0])
@@ -155,15 +171,20 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
         return allocate_ndarray(out)
     if cls.__module__.partition(".")[0] == "cupy" and "cupy" in sys.modules:
         return allocate_cupy(out)
+    take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
+    if take_over is None and out.device_type == kDLCPU and not isinstance(prototype, Buffer):
+        return allocate_ndarray(out)
     device = device_index(out)
     if isinstance(prototype, Buffer) and not (<Buffer>prototype).foreign_type:
         device = (<Buffer>prototype).device_index  # the host platform's memory is a device's, although it is the CPU's
     buffer = new_buffer(out.type, out.ndim, out.shape, device, "host" if out.device_type != kDLROCM else "device")
     out.data = buffer.data
-    take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
     if take_over is None:
         return buffer
-    result = take_over(Placed(buffer, (out.device_type, device_index(out) if out.device_type == kDLROCM else 0)))
+    result = take_over(Placed(buffer, (out.device_type, device_index(out) if out.device_type == kDLROCM else out.device_id)))
+    if is_jax(prototype) and result.dtype != buffer.dtype:
+        raise UnsupportedError(
+            f"dtype: the result is {buffer.dtype}, which jax has with jax_enable_x64 only; set that, pass another dtype=, or numpy arrays")
     if address_of(result) != <size_t>buffer.data:
         raise UnsupportedError(
             f"{cls.__module__}.{cls.__qualname__} copies the memory that it wraps, so a result cannot be written to it"
@@ -185,7 +206,9 @@ cdef class Placed:
         return self.dlpack_device
 
     def __dlpack__(self, **keywords):
-        return self.buffer.__dlpack__(**{**keywords, "dl_device": self.dlpack_device})
+        # Nothing is at work on new memory yet: the device is not waited for. CPU memory has no number; a framework's devices in it have.
+        device = self.dlpack_device if self.dlpack_device[0] == kDLROCM else None
+        return self.buffer.__dlpack__(**{**keywords, "dl_device": device, "stream": -1})
 
 
 cdef size_t address_of(object array) except? 0:
@@ -204,11 +227,15 @@ cdef int device_index(const Operand* out) except -1:
     return index
 
 
+cdef bint is_jax(object array) except -1:
+    cls = getattr(sys.modules.get("jax"), "Array", None)
+    return cls is not None and isinstance(array, cls)
+
+
 cdef object from_dlpack_of(object prototype):
     """How the prototype's framework takes over memory, or None: jax's own function, else that of its array namespace."""
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(prototype, jax.Array):
-        return sys.modules["jax.dlpack"].from_dlpack if "jax.dlpack" in sys.modules else jax.dlpack.from_dlpack
+    if is_jax(prototype):
+        return sys.modules["jax.dlpack"].from_dlpack if "jax.dlpack" in sys.modules else sys.modules["jax"].dlpack.from_dlpack
     namespace = getattr(prototype, "__array_namespace__", None)
     return None if namespace is None else getattr(namespace(), "from_dlpack", None)
 

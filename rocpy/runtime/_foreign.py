@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What frameworks say of arrays whose memory is shared: jax's are values, and torch counts writes to its tensors."""
+"""Memory that is shared with other libraries: what their arrays say of it, and numpy's view of ours."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-__all__ = ["count_write", "counts_writes", "is_immutable"]
+import numpy as np
+
+from rocpy.errors import InvalidOperandError
+
+__all__ = ["check_plain", "count_write", "counts_writes", "elements_of", "host_values", "is_immutable"]
+
+_ROCM = 10  # kDLROCM
 
 
 def is_immutable(array: Any) -> bool:
@@ -24,3 +30,46 @@ def counts_writes(array: Any) -> bool:
 def count_write(tensor: Any) -> None:
     """Raise the version of a tensor, and of all that share its memory, as an operation in place does."""
     sys.modules["torch"]._C._increment_version((tensor,))
+
+
+def check_plain(array: Any) -> None:
+    """Refuse an array whose memory does not hold its values: a mask, or a tensor's lazy sign, would be lost."""
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(array, masked):
+        raise InvalidOperandError(
+            "array: a masked array would lose its mask; pass array.filled(value) to read it, array.data to write to it"
+        )
+    if counts_writes(array) and array.is_neg():
+        raise InvalidOperandError("array: a tensor with torch's negative bit; pass array.resolve_neg()")
+
+
+def host_values(array: Any) -> np.ndarray[Any, Any]:
+    """Return the values of an array as numpy's, C-contiguous."""
+    check_plain(array)
+    try:
+        return np.require(array, requirements="C")
+    except Exception as error:
+        raise InvalidOperandError(
+            f"array: got {type(array).__module__}.{type(array).__name__}, which numpy cannot read: {error}"
+        ) from error
+
+
+class _Elements:
+    """Memory as elements without a meaning, and its owner."""
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def elements_of(buffer: Any, address: int, owner: Any, dtype: Any, copy: bool | None) -> np.ndarray[Any, Any]:
+    """Return numpy's view of a buffer, or a copy, of a type that the array interface has no name for."""
+    if copy:
+        view = buffer.to_numpy()
+    elif buffer.__dlpack_device__()[0] == _ROCM:
+        raise InvalidOperandError("array: this Buffer's memory is on the device; copy it with to_numpy()")
+    else:
+        size, data = buffer.dtype.itemsize, (address, buffer.read_only)
+        interface = {"version": 3, "shape": buffer.shape, "typestr": f"|V{size}", "data": data}
+        view = np.asarray(_Elements(interface, owner)).view(buffer.dtype)
+    return view if dtype is None else view.astype(dtype, copy=False)

@@ -7,7 +7,7 @@ from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
-from rocpy.runtime._foreign import count_write, counts_writes, is_immutable
+from rocpy.runtime._foreign import check_plain, count_write, counts_writes, elements_of, host_values, is_immutable
 
 cimport abi
 cimport cython
@@ -165,14 +165,13 @@ cdef class Buffer:
         cdef int fault, i
         if not hasattr(array, "__dlpack__") and not PyCapsule_CheckExact(array):
             raise InvalidOperandError(f"array: got {type(array).__name__}, expected an array with __dlpack__")
+        check_plain(array)
         try:
             taken = import_array(array, "array")
+        except RocpyError:
+            raise
         except (BufferError, TypeError, RuntimeError, ValueError) as error:
-            if isinstance(error, RocpyError):
-                raise
-            raise InvalidOperandError(
-                f"array: {type(array).__name__} does not export its memory by DLPack: {error}"
-            ) from error
+            raise InvalidOperandError(f"array: {type(array).__name__} does not export its memory by DLPack: {error}") from error
         fault = operand_of_dltensor(taken.tensor()[0], &view)
         if fault != fault_none:
             raise InvalidOperandError(f"array: {fault_message(fault).decode()}")
@@ -184,9 +183,7 @@ cdef class Buffer:
         if view.device_type not in (kDLCPU, kDLROCM, kDLROCMHost):
             raise InvalidOperandError(f"array: its memory is on a device of DLPack type {view.device_type}, which HIP cannot use")
         buffer = Buffer.__new__(Buffer)
-        buffer.data = view.data
-        buffer.type = view.type
-        buffer.ndim = view.ndim
+        buffer.data, buffer.type, buffer.ndim = view.data, view.type, view.ndim
         for i in range(view.ndim):
             buffer.extents[i] = view.shape[i]
         buffer.nbytes = size_of(view.type, view.ndim, view.shape)
@@ -298,7 +295,7 @@ cdef class Buffer:
             Stream on which the copy is queued; the null stream by default.
         """
         self.check_writable()
-        source = array if isinstance(array, Buffer) else numpy.require(array, requirements="C")
+        source = array if isinstance(array, Buffer) else host_values(array)
         self.check_like(source)
         cdef void *data = NULL, *address = NULL
         owner = (<Buffer>source).memory_now(&address) if isinstance(source, Buffer) else source
@@ -324,6 +321,7 @@ cdef class Buffer:
             return array.copy_from(self, stream=stream)
         if not isinstance(array, numpy.ndarray):
             raise InvalidOperandError(f"array: got {type(array).__name__}, expected a numpy array or a Buffer")
+        check_plain(array)
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise InvalidOperandError("array: expected a writable C-contiguous array")
         self.check_like(array)
@@ -456,15 +454,16 @@ cdef class Buffer:
     @property
     def __array_interface__(self):
         self.check()
-        if not self.on_cpu():
-            raise AttributeError("the memory of this Buffer is on the device; copy it with to_numpy()")
-        if not array_type_of_hip(self.type).in_numpy:
-            raise AttributeError(f"numpy's array interface has no name for {self.dtype}; use to_numpy()")
-        cdef void* data = NULL
-        self.memory_now(&data)
+        if not self.on_cpu() or not array_type_of_hip(self.type).in_numpy:
+            raise AttributeError(f"numpy's array interface has no memory of devices and no {self.dtype}; use to_numpy()")
+        address = self.handle
         self.shared = True
         self.drain()
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (<size_t>data, bool(self.read_only_))}
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (address, bool(self.read_only_))}
+
+    def __array__(self, dtype=None, copy=None):
+        self.drain()
+        return elements_of(self, *memory_of(self), dtype, copy)
 
     def close(self):
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.

@@ -286,8 +286,8 @@ def test_buffers():
 
 def test_results_for_capsule_producers():
     made = allocate_like(Producer(), (2, 2))
-    assert isinstance(made, rocpy.Buffer)
-    assert (made.shape, made.dtype, made.handle % 64) == ((2, 2), np.float32, 0)
+    assert type(made) is np.ndarray  # in CPU memory, of a framework that takes no memory over
+    assert (made.shape, made.dtype) == ((2, 2), np.float32)
 
     class Namespaced(Producer):
         def __array_namespace__(self):

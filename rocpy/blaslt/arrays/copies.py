@@ -13,6 +13,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
+from rocpy._operand import numpy_view, readable
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.preparation import Preparation
@@ -44,18 +45,14 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     module = sys.modules.get(type(array).__module__.partition(".")[0])
     if module is not None and hasattr(module, "ascontiguousarray"):
         return module.ascontiguousarray(array if shape is None else module.broadcast_to(array, shape))
-    if hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == 1:
-        return contiguous(np.from_dlpack(array), shape)
-    if hasattr(array, "__array_interface__"):
-        return contiguous(np.asarray(array), shape)
-    try:
-        return contiguous(np.asarray(memoryview(array)), shape)
-    except TypeError:
+    view = numpy_view(array)
+    if not isinstance(view, np.ndarray):
         raise UnsupportedError(
             f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does "
             "not know how; "
             "pass a contiguous array"
-        ) from None
+        )
+    return contiguous(view, shape)
 
 
 def _numpy_copy(array: np.ndarray[Any, Any], order: Literal["C", "K"]) -> np.ndarray[Any, Any]:
@@ -127,6 +124,7 @@ def assign(out: Any, result: Any) -> None:
 
     What is beyond the largest number of a type of 8 bits becomes that, as in a product of that type.
     """
+    out = readable(out, "out")
     if isinstance(out, Buffer):
         if isinstance(result, Buffer) and result.dtype == out.dtype:
             out.copy_from(result)

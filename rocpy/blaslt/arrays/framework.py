@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._operand import readable
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -233,6 +234,7 @@ def values(array: Any) -> np.ndarray[Any, Any]:
 
     They are widened where numpy has no such type.
     """
+    array = readable(array, "array")
     if isinstance(array, np.ndarray):
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if isinstance(array, Buffer):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rocpy._messages.log import info
+from rocpy.blaslt.arrays.views import delivered, viewed
 from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty, why_unfused
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
@@ -32,6 +33,7 @@ class UnfusedPlan:
         arguments: dict[str, Any],
         scales: ScaleArguments | None,
     ) -> None:
+        operands = self._views_of(operands)
         self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments, scales)
         #: How it is done and why, in a sentence.
         self.text = why_unfused(problem, recipe)
@@ -44,6 +46,12 @@ class UnfusedPlan:
         a, b = native.pop("a"), native.pop("b")
         own = {**self.product.native_arguments(), **scale_keywords(self.product.native_scales(), b)}
         self.native = NativeProduct(a, b, **native, **own, options=strict(options), stream=stream)
+
+    def _views_of(self, operands: dict[str, Any]) -> dict[str, Any]:
+        """Return the operands that the framework's operations are applied to, and note whose the results will be."""
+        views = {name: viewed(value, name) for name, value in operands.items()}
+        self._like = None if views["a"] is operands["a"] else operands["a"]
+        return views
 
     def plan(self, requested: int) -> list[Algorithm]:
         """Return the algorithms of the native product, as ways to compute the whole."""
@@ -61,6 +69,8 @@ class UnfusedPlan:
         if stream is not None:
             synchronize()
         result, extra = self.product.finish(base)
+        if self._like is not None:
+            result, extra = delivered((result, extra), self._like)
         if stream is not None:
             synchronize()
         if "amax" in extra:
@@ -70,18 +80,20 @@ class UnfusedPlan:
 
     def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: ScaleArguments | None) -> None:
         """Take other operands of the same problem, other scalars and other scales."""
-        self.product.reset(operands, scalars, scales)
+        self.product.reset(self._views_of(operands), scalars, scales)
         native = {name: value for name, value in self.product.native_operands().items() if value is not None}
         own = scale_keywords(self.product.native_scales(), native["b"]) if self.product.recipe.scaled else {}
         self.native.reset_operands(**native, **self.product.native_scalars(), **own)
 
     def release(self) -> None:
         """Let go of the operands."""
+        self._like = None
         self.product.operands = dict.fromkeys(self.product.operands)
         self.native.release_operands()
 
     def close(self) -> None:
         """Give back the native product's plan and the operands."""
+        self._like = None
         self.product.operands = dict.fromkeys(self.product.operands)
         self.native.close()
 

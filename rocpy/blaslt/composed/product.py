@@ -21,6 +21,7 @@ from rocpy.blaslt.arrays.blocks import are_blocks, dequantized
 from rocpy.blaslt.arrays.copies import assign
 from rocpy.blaslt.arrays.framework import Framework, framework_of, values
 from rocpy.blaslt.arrays.staging import needed, upload
+from rocpy.blaslt.arrays.views import delivered, viewed
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
@@ -288,7 +289,9 @@ class Unfused:
 
 def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: ScaleArguments | None, base: Any, dtype: str) -> Any:
     """Return the sums of one operand for an empty result ``base``: the library sees no work there and writes none."""
-    return Unfused(Recipe("default", dtype), epilogue, dtype, {"a": a, "b": b}, {}, scales).operand_sums(base)
+    operands = {"a": viewed(a, "a"), "b": viewed(b, "b")}
+    sums = Unfused(Recipe("default", dtype), epilogue, dtype, operands, {}, scales).operand_sums(viewed(base, "d"))
+    return delivered(sums, base)
 
 
 def _dtype_name(operand: Any) -> str:

@@ -35,6 +35,8 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
+from numpy import ndarray
+
 from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
@@ -42,6 +44,7 @@ from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.arrays import views as _views
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model import settings as _settings
@@ -71,17 +74,17 @@ cdef object product(Arguments *call, bint launches):
     cdef CachedCall *cached
     cdef StreamUse use
     cdef int64_t tuning
-    cdef object aux, _weight, _prepared, _bounds  # what the arguments borrow from this function
+    cdef object aux, _views, _weight, _prepared, _bounds  # what the arguments borrow from this function
     cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
     environment.hold()
     _core.ensure()
-    call.weight = NULL
-    call.owner = call.a
     if type(<object>call.aux) is dict:
         aux = sole_aux(<object>call.aux)
         call.aux = <PyObject *>aux
+    _views = view_operands(call)
+    call.weight, call.owner = NULL, call.a
     if isinstance(<object>call.b, WeightOperand):
         _weight = read_weight(call)
     b = <object>call.b
@@ -142,6 +145,19 @@ cdef object product(Arguments *call, bint launches):
     if cached.extra_ndim < 0 and (scales is None or not scales.amax):
         return result
     return with_further_outputs(call, &launch, scales, result)
+
+
+cdef inline object view_operands(Arguments *call):
+    """Take numpy's views of operands that offer their memory and nothing else; returns what owns them."""
+    cdef object a = _operand.readable(<object>call.a, "a"), b = <object>call.b, c = _operand.readable(<object>call.c, "c")
+    cdef object bias = _operand.readable(<object>call.bias, "bias"), aux = _operand.readable(<object>call.aux, "aux")
+    if not isinstance(b, WeightOperand):
+        b = _operand.readable(b, "b")
+    if (<PyObject *>a == call.a and <PyObject *>b == call.b and <PyObject *>c == call.c and <PyObject *>bias == call.bias
+            and <PyObject *>aux == call.aux):
+        return None
+    call.a, call.b, call.c, call.bias, call.aux = <PyObject *>a, <PyObject *>b, <PyObject *>c, <PyObject *>bias, <PyObject *>aux
+    return a, b, c, bias, aux
 
 
 cdef inline object read_weight(Arguments *call):
@@ -359,9 +375,20 @@ cdef object custom_on_device(ProductCall call):
         return custom_product(call)
 
 
+cdef inline bint is_usual(object array):
+    """Whether an operand is numpy's, torch's or none, which most are."""
+    return array is None or isinstance(array, (ndarray, WeightOperand)) or hasattr(array, "resolve_conj")
+
+
 cdef object custom_product(ProductCall call):
     """Make the product of the library that the epilogue begins with, if it does, and finish its result."""
     global _custom
+    if not (is_usual(call.a) and is_usual(call.b) and is_usual(call.c)):
+        for name in ("a", "b", "c", "bias", "aux"):
+            setattr(call, name, _operand.readable(getattr(call, name), name))
+        viewed = _views.viewed_call(call)
+        if viewed is not None:
+            return viewed.finish(custom_product(viewed.prepare()))
     if _custom is None:
         from rocpy.blaslt.custom import call as _custom
     if call.algorithm is not None:

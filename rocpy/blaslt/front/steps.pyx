@@ -13,6 +13,7 @@ from rocpy.blaslt.operands._arguments cimport info, operand_named, staged_infos
 
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.arrays import views as _views
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.front.planned import forced_product
 from rocpy.blaslt.model import options as _options
@@ -102,6 +103,11 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
     cdef bint composed = launch.call.kind == CallKind.compose
     refuse_steps(launch.completion, launch.call, launch.operands, EPILOGUE_NAMES[call.row])
     data = as_data(call)
+    viewed = _views.viewed_call(data)
+    if viewed is not None:
+        step = Step(viewed)
+        step.waits, step.stream = data.stream is not None, launch.stream
+        return step
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
             alpha=data.alpha, beta=data.beta, epilogue=data.epilogue, bias=data.bias, aux=data.aux, clamp=data.clamp, dtype=data.dtype,

@@ -39,6 +39,7 @@ from rocpy.blaslt.grouped import preparations as _preparations
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.algorithms import LISTED
 from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.arrays import views as _views
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.group_slices import GroupSlices, explanation_of
 from rocpy.blaslt.model.explanation import GroupedExplanation
@@ -127,6 +128,7 @@ cdef object finished(Step step):
 cdef int begin(GroupedCall call) except -1:
     """Read what does not depend on the operands, and refuse what no operand may be."""
     call.resolve()
+    call.a, call.b, call.bias = _operand.readable(call.a, "a"), _operand.readable(call.b, "b"), _operand.readable(call.bias, "bias")
     for name, value in (("a", call.a), ("b", call.b), ("bias", call.bias), ("out", call.out)):
         _groups.refuse_sequence(name, value)
     return 0
@@ -146,6 +148,11 @@ cdef object product(GroupedCall call):
     if cached.kind == CallKind.launch:
         return launch_packed(&groups, call, owner)
     refuse_steps(call.completion, cached, &groups.whole, EPILOGUE_NAMES[call.epilogue_index])
+    viewed = _views.viewed_call(call, ("a", "b", "bias")) if cached.kind == CallKind.compose else None
+    if viewed is not None:
+        step = Step(viewed)
+        step.waits, step.stream = call.completion != Completion.WAIT, call.c_stream
+        return step
     if cached.kind == CallKind.compose:
         return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     dtype = array_type_of_hip(cached.result_type).name.decode()

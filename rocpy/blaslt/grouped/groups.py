@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rocpy._operand import allocate_like, describe
+from rocpy._operand import allocate_like, describe, readable
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
@@ -49,7 +49,9 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
         missing = [index for index, item in enumerate(value) if item is None] if is_sequence(value) else []
         if missing and name != "bias":
             raise InvalidOperandError(f"{name}[{missing[0]}]: got None, expected an operand for every group")
-    full = [list(value) if is_sequence(value) else [value] for value in operands.values()]
+    full = [
+        [readable(one, name) for one in (value if is_sequence(value) else [value])] for name, value in operands.items()
+    ]
     full = [value * count if len(value) == 1 else value for value in full]
     return full[0], full[1], full[2], list(out) if out is not None else [None] * count
 

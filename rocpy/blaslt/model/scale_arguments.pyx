@@ -5,6 +5,7 @@ from numbers import Number
 
 import numpy
 
+from rocpy cimport _operand
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
 from rocpy.blaslt.model.settings import real_number
@@ -54,9 +55,11 @@ cpdef bint is_scale_array(object scale):
 
 
 cpdef object plain_scale(str name, object value):
-    """Return a scale that is a number on the host, of whatever type, as one of Python's; anything else as it is."""
-    if is_number(value) or not isinstance(value, numpy.generic) and (hasattr(value, "shape") or not isinstance(value, Number)):
+    """Return a scale that is a number on the host, of whatever type, as one of Python's; anything else as an array, or as it is."""
+    if is_number(value):
         return value
+    if not isinstance(value, numpy.generic) and (hasattr(value, "shape") or not isinstance(value, Number)):
+        return _operand.readable(value, name)
     if not isinstance(value, (bool, numpy.bool_)):
         try:
             return real_number(value)

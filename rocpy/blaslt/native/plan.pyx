@@ -83,6 +83,7 @@ cdef class NativeProduct(Planned):
             self.weight_bias = bias is not None
         if aux is not None:
             aux = sole_aux(aux)
+        a, b, c, bias, aux = [_operand.readable(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
         self.options = _options.resolve_options(options)
         cdef ScaleArguments scales = all_scales(b, scales_or_none(scale_a, scale_b, scale_c, scale_d, amax))
         if bias is not None and self.taken is not None:
@@ -320,6 +321,7 @@ cdef class NativeProduct(Planned):
             _reset.check_all(self.problem, changes)
         if "aux" in changes:
             changes["aux"] = sole_aux(changes["aux"])
+        changes = {name: _operand.readable(value, name) for name, value in changes.items()}
         originals = dict(self.originals)
         if self.prototype is None and not same:
             for name in changes:

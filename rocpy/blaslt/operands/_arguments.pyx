@@ -411,4 +411,6 @@ cdef bint read_out(const CachedCall *call, const Operands *operands, object out,
 
 cdef str device_name(int device_type, int device_id):
     cdef str name = _DEVICE_NAMES[device_type] if 0 < device_type < len(_DEVICE_NAMES) else f"device type {device_type}"
-    return name if device_type == 1 else f"{name} {device_id}"
+    if device_type == 1:  # jax numbers devices that all are the CPU
+        return f"{name} of device {device_id}" if device_id else name
+    return f"{name} {device_id}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._operand import numpy_view
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer, shared_tensor
 
@@ -37,12 +38,26 @@ def as_numpy(subject: str, name: str, argument: Any, accepted: str = "an array")
         return _from_torch(subject, name, argument)
     if not hasattr(argument, "__dlpack__"):
         raise InvalidOperandError(f"{subject}: {name} is {type(argument).__name__}; pass {accepted}")
+    deleted = getattr(argument, "is_deleted", None)
+    if callable(deleted) and deleted():
+        raise InvalidOperandError(f"{subject}: {name} was deleted or donated by jax; pass an array that has its values")
     try:
-        return np.from_dlpack(argument)
+        return _from_dlpack(argument, name)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidOperandError(
             f"{subject}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
         ) from None
+
+
+def _from_dlpack(argument: Any, name: str) -> np.ndarray:
+    """Return numpy's view of an array that exports its memory, also of types that only ml_dtypes has."""
+    try:
+        return np.from_dlpack(argument)
+    except RuntimeError:
+        view = numpy_view(argument, name)
+        if not isinstance(view, np.ndarray):
+            raise
+        return view
 
 
 def is_tensor(argument: Any) -> bool:
