@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.engine._scales import repeated
