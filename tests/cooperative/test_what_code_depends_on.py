@@ -116,6 +116,12 @@ def test_names_that_stand_for_one_function_are_told_apart():
     assert fingerprint_of(make(one, other, one)) != fingerprint_of(make(one, other, other))
 
 
+def test_attributes_by_names_that_are_globals():
+    text = "def f(): return getattr(g, WORD)"
+    one, other = (fingerprint_of(_function(text, g=_module(N=value), WORD="N")) for value in (1, 777))
+    assert one != other
+
+
 def test_what_cannot_be_hashed_is_never_the_same():
     function = _function("def f(): return g", g=iter(i for i in "ab"))
     assert fingerprint_of(function) != fingerprint_of(function)

@@ -125,9 +125,13 @@ class _Writer:
         if _is_of_library(function):
             return
         attributes = _attributes_of(function.__code__)
+        names = sorted(names_of(function.__code__))
+        if "getattr" in names:
+            values = [function.__globals__.get(name) for name in names]
+            attributes |= {each for each in values if isinstance(each, str)}
         self.add(function.__defaults__, attributes)
         self.add(function.__kwdefaults__, attributes)
-        for name in sorted(names_of(function.__code__)):
+        for name in names:
             if name in function.__globals__:
                 self._part("global", name)
                 self.add(function.__globals__[name], attributes)
