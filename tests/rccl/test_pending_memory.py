@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from one_thread import require_calls
-from rccl_ranks import DEADLINE_S, good, on_threads
+from rccl_ranks import DEADLINE_S, await_first, good, on_threads
 
 import rocpy
 from rocpy import distributed, rccl
@@ -202,8 +202,7 @@ def test_a_framework_takes_over_memory_of_the_communicators_device(name):
 def test_products_of_a_rank_do_not_wait_for_another_rank():
     def body(comm):
         if comm.rank == 1:
-            while not comm.status()["ranks"][0]["busy"]:
-                time.sleep(0.001)
+            await_first(comm)
             rocpy.matmul(np.ones((2, 2)), np.ones((2, 2)), out=rocpy.Buffer((2, 2), "float64"))
         comm.all_reduce(np.ones(2))
         return rocpy.Device.current().index

@@ -91,6 +91,13 @@ def on_processes(nranks, body, *, timeout_s=20.0, absent=()):
     return results
 
 
+def await_first(comm):
+    """Wait until rank 0 is in a call."""
+    while not (first := comm.status()["ranks"][0])["busy"]:
+        assert first["state"] == "present", first
+        time.sleep(0.001)
+
+
 # Bodies for processes.
 
 
