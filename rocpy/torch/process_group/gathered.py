@@ -67,10 +67,9 @@ def _coalesced(tensor: Tensor) -> Tensor:
 def _sum_of(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
     """Return the sparse tensor of entries, those with one index added; 16-bit floats are rounded once, as in RCCL."""
     wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    # On their own device, whatever torch's default device is.
     total = torch.sparse_coo_tensor(indices, wide, shape, device=values.device, check_invariants=False).coalesce()
-    return torch.sparse_coo_tensor(
-        total.indices(), total.values().to(values.dtype), shape, check_invariants=False, is_coalesced=True
-    )
+    return total if wide is values else total.to(values.dtype)
 
 
 def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
