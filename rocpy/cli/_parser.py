@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
             return
         options = [text for action in self._actions for text in action.option_strings]
         named = [word.split("=")[0] for word in words if word.startswith("-")]
-        if named and named[0] in options:  # another parser's words come first: `rocpy --json info`
+        if named and named[0] in options:  # of this command, before its name
             self.error(f"{named[0]} comes after the command: {self.prog} {named[0]}")
         if named:
             self.error(f"there is no option {named[0]}{did_you_mean(named[0], options)}")
