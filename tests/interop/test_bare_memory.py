@@ -55,7 +55,11 @@ def check(found, wanted):
     if isinstance(wanted, (tuple, list, dict)):
         assert type(found) is type(wanted)
         assert len(found) == len(wanted)
-        pairs = ((found[key], wanted[key]) for key in wanted) if isinstance(wanted, dict) else zip(found, wanted, strict=True)
+        pairs = (
+            ((found[key], wanted[key]) for key in wanted)
+            if isinstance(wanted, dict)
+            else zip(found, wanted, strict=True)
+        )
         for one, other in pairs:
             check(one, other)
         return
@@ -133,3 +137,19 @@ def test_mask_and_byte_order_of_a_device_interface():
         rocpy.matmul(Device(a, a), FLOATS[1])
     with pytest.raises(rocpy.InvalidOperandError, match="a: .*other byte order"):
         rocpy.matmul(Device(a.astype(">f4")), FLOATS[1])
+
+
+@BARE
+def test_custom_epilogues(bare):
+    function = rocpy.epilogue(lambda x, s: np.tanh(x) * s)
+    (a, b), s = FLOATS, np.full((1, 2), 2, "f4")
+    wanted = rocpy.matmul(a, b, epilogue=function, epilogue_inputs={"s": s})
+    arguments = {"epilogue": function, "epilogue_inputs": {"s": bare(s)}}
+    check(rocpy.matmul(bare(a), bare(b), **arguments), wanted)
+    check(rocpy.matmul(a, b, **arguments), wanted)
+    check(executed(bare(a), bare(b), **arguments), wanted)
+    with rocpy.Matmul(bare(a), bare(b), **arguments) as product:
+        product.reset_operands(a=bare(np.zeros_like(a)))
+        check(product.execute(), np.zeros_like(wanted))
+        product.reset_operands(a=bare(a), b=bare(b), epilogue_inputs={"s": bare(2 * s)})
+        check(product.execute(), 2 * wanted)

@@ -81,13 +81,14 @@ def test_types_that_numpy_lacks(kind, form):
     check(form(a, weight, epilogue="bias", **dtype), wanted)
 
 
-def test_a_custom_epilogue_computes_in_the_types_that_it_names():
+@pytest.mark.parametrize("form", [rocpy.matmul, executed], ids=["matmul", "Matmul"])
+def test_a_custom_epilogue_computes_in_the_types_that_it_names(form):
     ones = jnp.ones((1, 2))
     exact = rocpy.epilogue(lambda x: ((x.astype("float64") + 2.0**-40) * 2.0**40 - 2.0**41).astype("float32"))
-    check(rocpy.matmul(ones, ones.T, epilogue=exact), np.ones((1, 1), np.float32))
+    check(form(ones, ones.T, epilogue=exact), np.ones((1, 1), np.float32))
     wide = rocpy.epilogue(lambda x: x.astype("float64"))
     with pytest.raises(rocpy.UnsupportedError, match=r"float64.*jax_enable_x64.*pass another dtype="):
-        rocpy.matmul(ones, ones.T, epilogue=wide)
+        form(ones, ones.T, epilogue=wide)
 
 
 def test_the_result_is_on_the_device_of_a(run_python):

@@ -7,21 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from rocpy._operand import array_like, numpy_view
+from rocpy._operand import array_like, numpy_view, readable
 from rocpy.blaslt.arrays.framework import root
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["delivered", "viewed", "viewed_call"]
+__all__ = ["delivered", "viewed", "viewed_call", "viewed_inputs"]
 
 
 def viewed(array: Any, name: str) -> Any:
     """Return numpy's view of an array of such a framework, jax among them; other arrays as they are."""
-    if array is None or isinstance(array, (np.ndarray, Buffer, Packed)) or is_weight(array):
+    array = readable(array, name)
+    if isinstance(array, (np.ndarray, np.generic, Buffer, Packed)) or is_weight(array):
         return array
-    return array if root(array) in ("torch", "cupy") or hasattr(array, "resolve_conj") else numpy_view(array, name)
+    exports = hasattr(array, "__dlpack__") or hasattr(array, "__array_interface__")
+    own = root(array) in ("torch", "cupy") or hasattr(array, "resolve_conj")
+    return numpy_view(array, name) if exports and not own else array
+
+
+def viewed_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a custom epilogue, with views of arrays in their stead."""
+    return {name: viewed(one, f"epilogue_inputs[{name!r}]") for name, one in inputs.items()}
 
 
 def delivered(outputs: Any, like: Any, written: tuple[Any, ...] = ()) -> Any:
@@ -64,7 +72,5 @@ def viewed_call(call: Any, names: tuple[str, ...] = ("a", "b", "c", "bias", "aux
     views = {name: viewed(getattr(call, name), name) for name in names}
     inputs = getattr(call, "inputs", None)
     if isinstance(inputs, dict):
-        views["inputs"] = {
-            name: viewed(one, name) if hasattr(one, "__dlpack__") else one for name, one in inputs.items()
-        }
+        views["inputs"] = viewed_inputs(inputs)
     return _Viewed(call, views) if any(views[name] is not getattr(call, name) for name in names) else None

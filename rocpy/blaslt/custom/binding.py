@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy._operand import describe, shares_memory
+from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem, dense_strides
@@ -281,8 +282,8 @@ def check_inputs(inputs: Mapping[str, Any]) -> None:
 
 
 def resolved(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs with the signs applied that torch keeps apart from a tensor's memory."""
-    return {name: value.resolve_neg() if is_negated(value) else value for name, value in inputs.items()}
+    """Return inputs with the signs applied that torch keeps apart from a tensor's memory, and as what computes them."""
+    return viewed_inputs({name: value.resolve_neg() if is_negated(value) else value for name, value in inputs.items()})
 
 
 def is_negated(value: Any) -> bool:

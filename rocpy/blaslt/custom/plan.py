@@ -11,8 +11,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import reentrant_lock
 from rocpy._memory_record import any_moved, records_of, refuse_gradients
-from rocpy._operand import TorchLayerRequired
+from rocpy._operand import TorchLayerRequired, readable
 from rocpy.blaslt.arrays.staging import on_device_of
+from rocpy.blaslt.arrays.views import delivered, viewed, viewed_inputs
 from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
@@ -63,7 +64,7 @@ class CustomProduct(PlannedProduct):
     """A planned product with an epilogue of the user's."""
 
     __slots__ = (
-        "_plain", "_positions", "_records", "_strategies", "_using", "absent", "alpha", "beta", "bound",
+        "_like", "_plain", "_positions", "_records", "_strategies", "_using", "absent", "alpha", "beta", "bound",
         "device_index", "epilogue", "epilogue_name", "inputs", "numbers", "operands", "options", "problem", "right",
         "settings", "stream", "weight_bias",
     )  # fmt: skip
@@ -99,10 +100,13 @@ class CustomProduct(PlannedProduct):
         self.epilogue_name = str(epilogue.name)
         self.alpha, self.beta, self.stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
+        #: Whose results are to be, where the operands are numpy's views of another framework's arrays.
+        self._like = readable(a, "a")
+        a, c = viewed(self._like, "a"), viewed(c, "c")
         #: The Weight that was given, or the array; what was read of it is among the operands.
-        self.right = b
-        b = snapshot_of(b)
-        self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
+        self.right = viewed(b, "b")
+        b = snapshot_of(self.right)
+        self.inputs = viewed_inputs(_custom.complete(epilogue, epilogue_inputs, b))
         #: Whether the function's bias is the one that the Weight carries.
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_inputs(self.inputs)
@@ -228,6 +232,8 @@ class CustomProduct(PlannedProduct):
                     raise
                 label, position = self._chosen
                 results = self._strategies[label].execute(self, position, outs, stream)
+        if self._like is not self.operands["a"]:
+            results = delivered(tuple(results), self._like, tuple(outs))
         return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive
@@ -251,9 +257,10 @@ class CustomProduct(PlannedProduct):
         """Put other operands in the place of those given before; ``epilogue_inputs`` are those that change."""
         self.check_open()
         _custom.refuse_operands(bias=bias, aux=aux)
-        changed = {"a": a, "b": b, "c": c}
+        like = self._like if a is None else readable(a, "a")
+        b = viewed(b, "b")
         right, b = self.right if b is None else b, snapshot_of(b)
-        changed["b"] = b
+        changed = {"a": None if a is None else viewed(like, "a"), "b": b, "c": viewed(c, "c")}
         before = (
             self.operands,
             self.inputs,
@@ -279,7 +286,7 @@ class CustomProduct(PlannedProduct):
             new_inputs = dict(epilogue_inputs or {})
             if self.weight_bias and b is not None and "bias" not in new_inputs and getattr(b, "bias", None) is not None:
                 new_inputs["bias"] = b.bias  # of the new Weight
-            self.inputs = self.epilogue.complete({**self.inputs, **new_inputs})
+            self.inputs = viewed_inputs(self.epilogue.complete({**self.inputs, **new_inputs}))
             _custom.check_inputs(self.inputs)
             old, numbers = self.problem, self.numbers
             self._bind(old.dtype)
@@ -294,6 +301,7 @@ class CustomProduct(PlannedProduct):
             (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
              self.problem, self.right, self._plain, self.device_index, self._records) = before  # fmt: skip
             raise
+        self._like = like
 
     def _check_same(self, old: Problem) -> None:
         """Refuse operands of other shapes and types, but for an M that may change."""
@@ -323,7 +331,7 @@ class CustomProduct(PlannedProduct):
             strategy.release()
         self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
-        self.right, self._records = None, ()
+        self.right, self._like, self._records = None, None, ()
 
     # ---- what it says ----
 
@@ -406,4 +414,4 @@ class CustomProduct(PlannedProduct):
         self.closed = True
         self._close_strategies()
         self._plain.close()
-        self.operands, self.inputs, self._records = dict.fromkeys(self.operands), {}, ()
+        self.operands, self.inputs, self._like, self._records = dict.fromkeys(self.operands), {}, None, ()
