@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Communicators that another library carries: the results and the refusals of RCCL's, over a transport of threads."""
 
+import copy
+import pickle
 from collections import defaultdict, deque
 
 import ml_dtypes
@@ -162,6 +164,13 @@ def test_a_rank_that_sends_to_itself_alone_is_refused(pair, name):
     for comm in pair:
         with pytest.raises(rccl.InvalidUsageError, match="sends to itself only within a group"):
             getattr(comm, name)(np.zeros(2), 0)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(pair, way):
+    for comm in pair:
+        with pytest.raises(TypeError, match="belongs to this process and cannot be pickled or copied"):
+            way(comm)
 
 
 def test_big_endian_arrays(pair):

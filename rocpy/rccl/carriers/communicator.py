@@ -8,11 +8,12 @@ import operator
 import warnings
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import (
     ClosedError,
@@ -312,6 +313,9 @@ class CarriedCommunicator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "create one in the other process, as every rank does")
 
     def __repr__(self) -> str:
         return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
