@@ -84,7 +84,7 @@ cdef object product(Arguments *call, bint launches):
         aux = sole_aux(<object>call.aux)
         call.aux = <PyObject *>aux
     _views = view_operands(call)
-    call.weight, call.owner = NULL, call.a
+    call.weight, call.owner = <PyObject *>NULL, call.a
     if isinstance(<object>call.b, WeightOperand):
         _weight = read_weight(call)
     b = <object>call.b
