@@ -81,9 +81,9 @@ def products_with_two_results():
 
 def custom_products():
     for a, b in (((3, 4), (4, 6)), ((2, 3, 4), (4, 6)), ((3, 0), (0, 6))):
-        yield randn(*a), randn(*b), None, [randn(6)], ["scale"], scaled.text, 1.0, 0.0, None, None
-    yield randn(3, 4), randn(4, 6), randn(3, 6), [], [], squared.text, 0.5, 2.0, None, None
-    yield randn(3, 4), randn(4, 6), None, [], [], halved.text, 1.0, 0.0, None, None
+        yield randn(*a), randn(*b), None, [randn(6)], "scale", scaled.text, 1.0, 0.0, None, None
+    yield randn(3, 4), randn(4, 6), randn(3, 6), [], "", squared.text, 0.5, 2.0, None, None
+    yield randn(3, 4), randn(4, 6), None, [], "", halved.text, 1.0, 0.0, None, None
 
 
 def groups():
