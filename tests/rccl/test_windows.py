@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Windows, puts and signals, registered memory, and all-to-all with counts, between threads and between processes."""
 
+import threading
+
 import numpy as np
 import pytest
 import rccl_bodies
@@ -82,6 +84,18 @@ def test_windows_that_are_let_go(open_files):
         for _ in range(3):
             comm.window(comm.empty(1024, window=True))
             comm.register_buffer(comm.empty(1024, window=True))
+        assert open_files() == before
+
+
+def test_windows_that_another_thread_lets_go(open_files):
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        comm.barrier()
+        before = open_files()
+        windows = [comm.window(comm.empty(1024, window=True)) for _ in range(3)]
+        thread = threading.Thread(target=windows.clear)
+        thread.start()
+        thread.join()
+        comm.barrier()  # a communicator is one thread's at a time: they are closed with its next call
         assert open_files() == before
 
 

@@ -19,6 +19,9 @@ cdef class Handle:
     cdef double patience_s, end_by
     cdef bint closed, aborted, revoked, has_patience, has_descriptions, uses_cpu_memory
     cdef int forks  # that led to the process which joined
+    cdef unsigned long thread  # that called last
+    # Windows and registrations that were let go in another thread.
+    cdef list dropped
     # Calls that were made, and how many of them the platform took.
     cdef Records records
     cdef uint64_t taken
@@ -34,6 +37,8 @@ cdef class Handle:
     cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1
     cdef int check(self) except -1
+    # Close what nobody refers to any more: at once in the thread that calls, in another with the next call.
+    cdef int close_dropped(self, object owner) except -1
     cdef int set_patience(self, double seconds) except -1
     cdef double seconds_of(self, object timeout_s) except -1
     cdef int rank_of(self, object rank, str what) except -1

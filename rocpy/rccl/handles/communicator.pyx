@@ -3,12 +3,13 @@
 """The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
 
 import json
+import warnings
 from time import monotonic
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
 from rocpy._messages.suggestions import did_you_mean
-from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, RocpyWarning
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
@@ -21,6 +22,7 @@ from libc.stdint cimport uint64_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
+from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
@@ -29,6 +31,9 @@ from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident()
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
@@ -68,6 +73,7 @@ cdef class Handle:
         self.comm = NULL
         self.closed = True
         self.records = Records()
+        self.dropped = []
 
     def __dealloc__(self):
         if not self.closed and self.forks == _device.forks:  # Ctrl-C came in its destructor
@@ -100,6 +106,19 @@ cdef class Handle:
             raise ClosedError(
                 "this Communicator was created before a fork and belongs to the parent process; create a new one here"
             )
+        self.thread = PyThread_get_thread_ident()
+        while self.dropped:
+            self.close_dropped(self.dropped.pop())
+        return 0
+
+    cdef int close_dropped(self, object owner) except -1:
+        if self.thread != PyThread_get_thread_ident():
+            self.dropped.append(owner)  # a communicator is one thread's at a time, and the collector runs in any
+            return 0
+        try:
+            owner.close()
+        except Exception as error:
+            warnings.warn(f"{type(owner).__name__}: it could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
         return 0
 
     cdef int set_patience(self, double seconds) except -1:
@@ -155,7 +174,7 @@ cdef class Handle:
         out_owner = set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out)
         if kind == recv:
             written(x, operand_x.provider)
-        call.owners = (x, call.result, op, owner, bias_owner, out_owner)
+        call.owners = (pinned_memories((x, call.result, bias)), op, owner, bias_owner, out_owner)
         if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:

@@ -14,6 +14,7 @@ from abi cimport ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._memory_record cimport pinned_memories, pinned_memory
 from rocpy._operand cimport allocate, parse_output, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal, window as kind_window
 from rocpy.rccl.handles.children cimport judge, require, await_communicator
@@ -41,15 +42,6 @@ cdef class PeerMemory:
     def __dealloc__(self):
         if self.lease != NULL:
             abi.slot_rocpyExtWinEndLease(self.lease)
-
-
-cdef int close_dropped(object owner) except -1:
-    """Close what nobody refers to any more."""
-    try:
-        owner.close()
-    except Exception as error:
-        warnings.warn(f"{type(owner).__name__}: it could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
-    return 0
 
 
 cdef class Registration:
@@ -81,7 +73,8 @@ cdef class Registration:
             abi.ncclCommDeregister(self.comm.comm, handle)
 
     def __del__(self):
-        close_dropped(self)
+        if self.handle != NULL:
+            self.comm.close_dropped(self)
 
     def __reduce__(self):
         refuse_pickling(self, "register memory of the other process there")
@@ -162,7 +155,7 @@ def register(Handle comm not None, array):
     owners = parse_output(array, "array", &operand, False)
     check_contiguous(&operand, "array")
     comm.check()
-    return register_memory(comm, operand.data, bytes_of(&operand), (array, owners))
+    return register_memory(comm, operand.data, bytes_of(&operand), (pinned_memory(array), owners))
 
 
 cdef class WindowHandle:
@@ -191,7 +184,7 @@ cdef class WindowHandle:
                 f"array: its memory is not aligned to {WINDOW_ALIGNMENT} bytes; use comm.empty(..., window=True)", rank=comm.rank
             )
         self.nbytes, self.data = bytes_of(&operand), operand.data
-        self.comm, self.array, self.owners = comm, array, owners
+        self.comm, self.array, self.owners = comm, array, (pinned_memory(array), owners)
         self.type = operand.type
         self.shape = tuple([operand.shape[i] for i in range(operand.ndim)])
 
@@ -252,7 +245,8 @@ cdef class WindowHandle:
             abi.ncclCommWindowDeregister(self.comm.comm, window)
 
     def __del__(self):
-        close_dropped(self)
+        if self.window != NULL:
+            self.comm.close_dropped(self)
 
     @property
     def is_closed(self):
@@ -313,7 +307,7 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     for extent in window.shape:
         items *= extent
     call.offset = number * (window.nbytes // max(items, 1))
-    call.owners = (x, call.owners, window)
+    call.owners = (pinned_memory(x), call.owners, window)
     return comm.give(call, block)
 
 
@@ -408,7 +402,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
             _device.leave(previous)
         call.target = result.data
     call.table, call.table_size = <char*>table, n
-    call.owners = (x, owners, call.result, table)
+    call.owners = (pinned_memories((x, call.result)), owners, table)
     if staged is not None:
         call.stage(staged)
     # RCCL is given elements: rows of different lengths may have as many. A description that is given has the length.
