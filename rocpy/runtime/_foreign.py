@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
 
 from rocpy.errors import InvalidOperandError
 
-__all__ = ["check_plain", "count_write", "counts_writes", "elements_of", "host_values", "is_immutable"]
+__all__ = ["check_plain", "count_write", "counts_writes", "elements_of", "host_values", "is_immutable", "memory_owner"]
 
 _ROCM = 10  # kDLROCM
 
@@ -30,6 +31,14 @@ def counts_writes(array: Any) -> bool:
 def count_write(tensor: Any) -> None:
     """Raise the version of a tensor, and of all that share its memory, as an operation in place does."""
     sys.modules["torch"]._C._increment_version((tensor,))
+
+
+def memory_owner(array: Any) -> Any:
+    """Return what keeps the memory of an array that may be given other memory meanwhile, which DLPack does not keep."""
+    cls = getattr(sys.modules.get("torch"), "Tensor", None)
+    if cls is not None and isinstance(array, cls):
+        return array.untyped_storage()
+    return weakref.ref(array) if isinstance(array, np.ndarray) else None  # numpy does not resize what it names
 
 
 def check_plain(array: Any) -> None:

@@ -7,7 +7,7 @@ from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
-from rocpy.runtime._foreign import check_plain, count_write, counts_writes, elements_of, host_values, is_immutable
+from rocpy.runtime._foreign import check_plain, count_write, counts_writes, elements_of, host_values, is_immutable, memory_owner
 
 cimport abi
 cimport cython
@@ -189,7 +189,7 @@ cdef class Buffer:
         buffer.nbytes = size_of(view.type, view.ndim, view.shape)
         buffer.device_index = view.device_id if view.device_type == kDLROCM else 0
         buffer.location = "foreign"
-        buffer.source = taken
+        buffer.source = (taken, memory_owner(array))
         buffer.foreign_type = view.device_type
         copied = taken.versioned != NULL and (taken.versioned.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0
         buffer.read_only_ = taken.read_only() or copied or is_immutable(array)
