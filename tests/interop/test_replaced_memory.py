@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Tensors that get other memory, and arrays that are resized, while a pending collective or a Buffer uses theirs."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
 import rocpy
 from rocpy import rccl
+from rocpy.runtime.kernels.arguments import pack
 
 pytestmark = pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="a GPU's calls are not of CPU memory")
 
@@ -63,6 +66,18 @@ def test_a_buffer(how, torch):
     assert (buffer.to_numpy() == 5).all()
     buffer.fill(0)
     assert all((each == -1).all() for each in others)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("how", REPLACE)
+def test_an_argument_of_a_kernel(how, torch):
+    tensor = torch.full((COUNT,), 5.0)
+    (address,), owners = pack([tensor])
+    REPLACE[how](torch, tensor)
+    others = [torch.full((COUNT,), -1.0) for _ in range(20)]
+    values = (ctypes.c_float * COUNT).from_address(int.from_bytes(address, "little"))
+    assert set(values) == {5.0}
+    del owners, others
 
 
 def test_numpy_does_not_resize_what_is_used(comms):
