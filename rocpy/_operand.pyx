@@ -129,13 +129,13 @@ cdef object parse_lazy(object array, str name, Operand* out):
 
 cpdef object numpy_view(object array, str name="array"):
     """numpy's view of an array in CPU memory, in ml_dtypes' types too. What is elsewhere, or must be copied, comes back as it is."""
-    cdef Operand seen
-    owner = parse(array, name, &seen)
+    cdef Operand parsed
+    owner = parse(array, name, &parsed)
     if isinstance(owner, numpy.ndarray):
-        return owner if not seen.copied else array
-    if seen.copied or seen.device_type not in (kDLCPU, kDLROCMHost):
+        return owner if not parsed.copied else array
+    if parsed.copied or parsed.device_type not in (kDLCPU, kDLROCMHost):
         return array
-    return new_view(&seen, owner)
+    return new_view(&parsed, owner)
 
 
 cpdef object readable(object array, str name):
@@ -421,14 +421,14 @@ def allocate_like(array, shape, dtype=None):
 
 def array_like(array, values):
     """A new array by the framework of `array`, on its device in CPU memory, with the values of an array of numpy's."""
-    cdef Operand seen, out
-    owner = parse(array, "array", &seen)
+    cdef Operand parsed, out
+    owner = parse(array, "array", &parsed)
     if isinstance(owner, numpy.ndarray):
         return values
-    provider = seen.provider
+    provider = parsed.provider
     if not parse_ndarray(values, &out):
         return values
-    out.device_type, out.device_id = seen.device_type, seen.device_id
+    out.device_type, out.device_id = parsed.device_type, parsed.device_id
     result = allocate(array, provider, &out)
     if not isinstance(result, numpy.ndarray):
         new_view(&out, result)[...] = values

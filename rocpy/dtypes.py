@@ -81,8 +81,8 @@ class DType:
 
 
 def _same_row(*fields: Any) -> DType:
-    made = DType(*fields)
-    return next((row for row in DTYPES.values() if row == made), made)
+    dtype = DType(*fields)
+    return next((row for row in DTYPES.values() if row == dtype), dtype)
 
 
 def _row(name: str, bits: int, kind: str, code: int, hip: int, torch: str) -> DType:

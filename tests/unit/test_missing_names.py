@@ -11,13 +11,13 @@ import pytest
     [
         ("dtypes", "flot32", "float32"),
         ("errors", "RcclEror", "RcclError"),
-        ("platform", "curent", "current"),
+        ("platform", "currentt", "current"),
         ("typing", "ArayLike", "ArrayLike"),
-        ("runtime", "Strem", "Stream"),
+        ("runtime", "Streamm", "Stream"),
         ("testing", "compar", "compare"),
-        ("tuning", "enabel", "enable"),
-        ("blaslt", "Wieght", "Weight"),
-        ("cooperative", "block_redcue", "block_reduce"),
+        ("tuning", "enablee", "enable"),
+        ("blaslt", "Weightt", "Weight"),
+        ("cooperative", "block_reduc", "block_reduce"),
     ],
 )
 def test_the_nearest_name(module, name, near):

@@ -74,7 +74,7 @@ cdef object product(Arguments *call, bint launches):
     cdef CachedCall *cached
     cdef StreamUse use
     cdef int64_t tuning
-    cdef object aux, _views, _weight, _prepared, _bounds  # what the arguments borrow from this function
+    cdef object aux, _viewed, _weight, _prepared, _bounds  # what the arguments borrow from this function
     cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
@@ -83,7 +83,7 @@ cdef object product(Arguments *call, bint launches):
     if type(<object>call.aux) is dict:
         aux = sole_aux(<object>call.aux)
         call.aux = <PyObject *>aux
-    _views = view_operands(call)
+    _viewed = view_operands(call)
     call.weight, call.owner = <PyObject *>NULL, call.a
     if isinstance(<object>call.b, WeightOperand):
         _weight = read_weight(call)

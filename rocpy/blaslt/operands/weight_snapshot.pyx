@@ -8,8 +8,6 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
 
-import numpy as np
-
 cimport abi
 from abi cimport hipStream_t
 

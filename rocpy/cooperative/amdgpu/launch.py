@@ -33,7 +33,7 @@ def device_of(argument: Any) -> int | None:
         return None
     try:
         kind, index = ask()
-    except Exception:  # what an array that was deleted raises; it is refused where its memory is read
+    except Exception:  # noqa: BLE001  (what an array that was deleted raises; it is refused where its memory is read)
         return None
     return int(index) if kind in _GPU_TYPES else None
 
