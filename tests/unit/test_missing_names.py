@@ -13,7 +13,7 @@ import pytest
         ("errors", "RcclEror", "RcclError"),
         ("platform", "currentt", "current"),
         ("typing", "ArayLike", "ArrayLike"),
-        ("runtime", "Streamm", "Stream"),
+        ("runtime", "Strea", "Stream"),
         ("testing", "compar", "compare"),
         ("tuning", "enablee", "enable"),
         ("blaslt", "Weightt", "Weight"),
