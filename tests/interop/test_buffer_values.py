@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a Buffer is to numpy, and arrays whose memory does not hold their values."""
 
+import functools
 import gc
 import re
 
@@ -23,6 +24,9 @@ def filled(kind):
 def test_numpy_sees_its_elements(kind):
     """A view of the memory, which outlives the buffer; copies and other types where they are asked for."""
     buffer = filled(kind)
+    if not rocpy.platform.current().host_memory:
+        refuses(functools.partial(np.asarray, buffer), "on the device; copy it with to_numpy()")
+        return
     view, copy, wide = np.asarray(buffer), np.array(buffer), np.asarray(buffer, np.float64)
     assert (view.dtype, view.shape, copy.dtype, wide.dtype) == (buffer.dtype, (2, 3), buffer.dtype, np.float64)
     address = buffer.handle

@@ -7,6 +7,8 @@ import pytest
 import rocpy
 from rocpy import cooperative as coop
 
+pytestmark = pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="a Buffer is a GPU's memory there")
+
 
 @coop.jit
 def copy_first(x, out):
