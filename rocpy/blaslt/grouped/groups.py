@@ -50,10 +50,16 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
         if missing and name != "bias":
             raise InvalidOperandError(f"{name}[{missing[0]}]: got None, expected an operand for every group")
     full = [
-        [readable(one, name) for one in (value if is_sequence(value) else [value])] for name, value in operands.items()
+        # torch's compiler cannot follow compiled functions, and an array is its own reading.
+        [one if one is None or _is_array(one) else readable(one, name) for one in listed]
+        for name, listed in ((name, value if is_sequence(value) else [value]) for name, value in operands.items())
     ]
     full = [value * count if len(value) == 1 else value for value in full]
     return full[0], full[1], full[2], list(out) if out is not None else [None] * count
+
+
+def _is_array(one: Any) -> bool:
+    return hasattr(one, "dtype") and hasattr(one, "shape")
 
 
 def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
