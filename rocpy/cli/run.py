@@ -20,7 +20,7 @@ from rocpy.cli._parser import Parser, add_json
 from rocpy.cli.rocm_tree import SEPARATED, add_release, environment, lay_out, separator_in
 from rocpy.platform import environment as variable
 
-# A terminal sends these to the program, too.
+# A terminal sends these to the program, too: the kernel does, with a positive si_code, other than a process's kill.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -76,8 +76,6 @@ def _run_program(command: Sequence[str], stdout: TextIO | None) -> int:
     early: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        if number in _OF_TERMINAL:
-            return
         if started:
             started[0].send_signal(number)
         else:
@@ -90,10 +88,27 @@ def _run_program(command: Sequence[str], stdout: TextIO | None) -> int:
         started.append(subprocess.Popen(command, stdout=stdout))
         for number in early:
             started[0].send_signal(number)
-        return started[0].wait()
+        return _wait(started[0], handled)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _wait(program: subprocess.Popen[bytes], handled: Sequence[int]) -> int:
+    """Wait for the program, to which signals are passed on but those of a terminal, and return what it ended with."""
+    awaited = {*handled, signal.SIGCHLD}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    try:
+        while (code := program.poll()) is None:
+            # With a timeout: a signal may arrive between two waits, in another thread, for which its handler runs here.
+            received = signal.sigtimedwait(awaited, 0.1)
+            if received is None or received.si_signo == signal.SIGCHLD:
+                continue
+            if received.si_signo not in _OF_TERMINAL or received.si_code <= 0:
+                program.send_signal(received.si_signo)
+        return code
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _append(path: Path, lines: str) -> None:

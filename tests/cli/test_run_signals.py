@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Signals that reach a command: a program is waited for, and nothing temporary is left behind."""
 
+import fcntl
+import functools
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -17,7 +20,7 @@ def start(tmp_path):
     """Start a command in a session of its own and return it once its program has said that it is ready."""
     started = []
 
-    def start(*words):
+    def start(*words, **settings):
         environ = {**os.environ, "ROCPY_PLATFORM": "host", "TMPDIR": str(tmp_path)}
         process = subprocess.Popen(
             [*ROCPY, *words],
@@ -26,6 +29,7 @@ def start(tmp_path):
             text=True,
             env=environ,
             start_new_session=True,
+            **settings,
         )
         started.append(process)
         assert process.stdout.readline() == "ready\n"
@@ -50,7 +54,26 @@ def test_ctrl_c_waits_for_the_program(start, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["TERM", "HUP", "USR1"])
+COUNT = """
+import os, signal, time
+for number in (signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, lambda *_: os.write(1, b"x"))
+os.write(1, b"ready\\n")
+time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize("key", [b"\x03", b"\x1c"], ids=["INT", "QUIT"])
+def test_a_key_of_the_terminal_reaches_the_program_once(start, key):
+    keyboard, terminal = os.openpty()
+    with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal) as stdin:
+        take = functools.partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0)
+        process = start("run", "--", sys.executable, "-Sc", COUNT, stdin=stdin, preexec_fn=take)
+        keys.write(key)
+        assert process.communicate(timeout=60) == ("x", "")
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "USR1", "INT", "QUIT"])
 def test_a_signal_is_passed_on_to_the_program(start, tmp_path, name):
     process = start("run", "--", "sh", "-c", PROGRAM.format(name))
     process.send_signal(signal.Signals["SIG" + name])
