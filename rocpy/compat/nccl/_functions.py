@@ -170,7 +170,7 @@ def _launch(pending: PendingGroup, is_here: bool) -> None:
         launch(pending, is_here)
 
 
-def group() -> AbstractContextManager[None]:
+def group() -> GroupScope:
     """Collect the calls of a block and launch them together when it ends; if the block raises, none is launched."""
     return GroupScope(_launch)
 

@@ -6,8 +6,11 @@ The interpreter hears Ctrl-C between two instructions of Python code, and compil
 here without a function in Python in between, so that a thread never has half a group open.
 """
 
+import functools
+
 cimport abi
 
+from rocpy.errors import InvalidUsageError
 from rocpy.rccl.engine.call cimport count_group, raise_pending
 from rocpy.rccl.engine.library cimport last_text
 from rocpy.rccl.engine.pending import GroupState, PendingGroup, cancel_steps, current_group, open_groups
@@ -31,7 +34,7 @@ def run_grouped(actions):
 
 
 cdef class GroupScope:
-    """The block of a group.
+    """The block of a group; as a decorator, that of a group around each call of a function.
 
     Parameters
     ----------
@@ -39,10 +42,23 @@ cdef class GroupScope:
         Called with the group when its block has ended, and with whether it ended in the thread that entered it.
     """
 
-    cdef object launch, pending, before
+    cdef object launch, pending, before, __weakref__
 
-    def __init__(self, launch):
+    def __cinit__(self, launch):
         self.launch = launch
+
+    def __reduce__(self):
+        return type(self), (self.launch,)  # a copy is another group, which has not begun
+
+    def __call__(self, function):
+        launch = self.launch
+
+        @functools.wraps(function)
+        def grouped(*args, **kwargs):
+            with GroupScope(launch):
+                return function(*args, **kwargs)
+
+        return grouped
 
     def __enter__(self):
         pending, before, state = current_group(), None, GroupState()
@@ -51,6 +67,8 @@ cdef class GroupScope:
         else:
             pending = PendingGroup([], [], [], [], state)
         # From here on nothing is interrupted.
+        if self.pending is not None:
+            raise InvalidUsageError("group: its block has not ended; call group() for each block", op="group")
         self.pending, self.before = pending, before
         pending.state = state
         pending.states.append(state)

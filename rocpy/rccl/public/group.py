@@ -13,14 +13,13 @@ from rocpy.rccl.model.failures import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from rocpy.rccl.engine.pending import Caller, PendingGroup, Step
 
 __all__ = ["GroupScope", "group", "launch"]
 
 
-def group() -> AbstractContextManager[None]:
+def group() -> GroupScope:
     """Collect the calls of a block and launch them together when it ends (ncclGroupStart, ncclGroupEnd).
 
     A group is needed if one thread calls for several ranks, and for sends and receives that wait for one another. Calls
@@ -29,6 +28,7 @@ def group() -> AbstractContextManager[None]:
     and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
     those that are closed in it remain open until then. If the block raises, nothing is launched. An inner group is part
     of the outer one; if its block raises, its calls are dropped, and those of the outer one only if that raises too.
+    As a decorator, ``@rccl.group()`` opens a group around each call of a function.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def group() -> AbstractContextManager[None]:
         At the end of the block, if one of its calls failed. If RCCL refuses one that rocpy could not check before, such
         as a put beyond the peer's window, none is launched.
     InvalidUsageError
-        The block is left in another thread than it was entered in; nothing is launched.
+        The block is left in another thread than it was entered in, and nothing is launched; or what `group` returned is
+        entered again before its block has ended.
 
     Examples
     --------
