@@ -206,6 +206,60 @@ def test_sparse_sums(torch, dist, dtype):
     assert good(on_groups(3, body)) == [(True, expected)] * 3
 
 
+@pytest.mark.parametrize("is_leaf", [False, True], ids=["plain", "needs a gradient"])
+@pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_sparse_sums_of_real_views_are_those_of_the_complex_tensors(torch, dist, dtype, goes_on, is_leaf):
+    def body(group, rank):
+        values = torch.tensor([1 + 1j, 1.0]) * (rank + 1)
+        x = torch.sparse_coo_tensor([[rank, 2]], values.to(getattr(torch, dtype)), (3,), check_invariants=True)
+        x.requires_grad_(is_leaf)
+        view = torch.view_as_real(x)  # as dist.all_reduce passes it
+        group.allreduce([view], options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM, asyncOp=goes_on)).wait()
+        assert torch.view_as_real(x).detach().to_dense().equal(view.detach().to_dense())
+        return x.detach().to_dense().tolist(), x.is_coalesced()
+
+    assert good(on_groups(2, body)) == [([1 + 1j, 2 + 2j, 3 + 0j], True)] * 2
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+@pytest.mark.parametrize("mode", [False, True], ids=["called outside", "called inside"])
+def test_sparse_sums_of_inference_tensors(torch, dist, mode, dtype, goes_on):
+    def body(group, rank):
+        with torch.inference_mode():
+            values = torch.ones(2, dtype=getattr(torch, dtype))
+            x = torch.sparse_coo_tensor([[rank, rank]], values, (3,), check_invariants=True)
+        with torch.inference_mode(mode):
+            group.allreduce([x], options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM, asyncOp=goes_on)).wait()
+        return x.to_dense().tolist()
+
+    assert good(on_groups(2, body)) == [[2, 2, 0]] * 2
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
+def test_sparse_tensors_that_torch_does_not_sum_are_refused(torch, dist):
+    def sparse(dtype):
+        return torch.sparse_coo_tensor([[0, 0]], torch.ones(2).to(dtype), (3,), check_invariants=True)
+
+    with torch.inference_mode():
+        x = torch.view_as_real(sparse(torch.complex64))
+    unsummed = [torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16, torch.uint32, torch.uint64, torch.complex32]
+
+    def body(group, rank):
+        summing = options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM)
+        for dtype in unsummed:
+            with pytest.raises(UnsupportedError, match=f"tensor: a sparse tensor of {dtype}.*convert it"):
+                group.allreduce([sparse(dtype)], summing)
+        for mode in (True, False):
+            with torch.inference_mode(mode), pytest.raises(InvalidOperandError, match="view of a complex one.*clone"):
+                group.allreduce([x], summing)
+        group.allreduce([x.clone()], summing).wait()
+        return True
+
+    assert good(on_groups(1, body)) == [True]
+
+
 @pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
 @pytest.mark.parametrize(("name", "small"), [("float32", 2.0**-140), ("float64", 2.0**-1060), ("bfloat16", 2.0**-130)])
 def test_sparse_sums_keep_subnormal_numbers(torch, dist, name, small, goes_on):

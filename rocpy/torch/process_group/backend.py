@@ -19,6 +19,7 @@ from rocpy.rccl import Communicator
 from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.callbacks import await_callbacks
 from rocpy.torch.process_group.caller import refuse_recording
+from rocpy.torch.process_group.gathered import check_sparse
 from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork, refuse_fork
 from rocpy.torch.process_group.lists import check_inputs, check_one_each, check_own, check_pairs, check_results
 from rocpy.torch.process_group.staging import check_operator, dense, operator_of
@@ -174,9 +175,9 @@ class RocpyProcessGroup(BackendSurface):
         opts = distributed.AllreduceOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
         for tensor in tensors:
-            if tensor.layout == torch.sparse_coo and operator != "sum":
-                raise UnsupportedError(f"op: {operator} of sparse tensors; use SUM")
-            if tensor.layout != torch.sparse_coo:
+            if tensor.layout == torch.sparse_coo:
+                check_sparse(tensor, operator)
+            else:
                 check_operator(dense(tensor), operator)
 
         def job(comm: Communicator, how: How) -> None:

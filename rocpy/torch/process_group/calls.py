@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rocpy.rccl import group
 from rocpy.rccl.engine.described import Described
+from rocpy.torch.process_group.caller import inference_mode
 from rocpy.torch.process_group.gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
 from rocpy.torch.process_group.staging import (
     apart,
@@ -86,7 +87,8 @@ def _reduction(
 def all_reduce(comm: Communicator, tensor: Tensor, operator: str | float, how: How) -> None:
     """Combine a tensor over the ranks, in place; a sparse one is summed."""
     if tensor.layout == torch.sparse_coo:
-        with Described(comm, f"all_reduce(sparse, dtype={_name(tensor)}, op={operator})"):
+        described = Described(comm, f"all_reduce(sparse, dtype={_name(tensor)}, op={operator})")
+        with described, inference_mode(tensor.is_inference()):
             sparse_all_reduce(comm, tensor, how)
         return
     with _reduction(comm, "all_reduce", tensor, operator):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.process_group.staging import as_bytes, copied
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocpy.rccl import Communicator
     from rocpy.torch.process_group.lanes import How
 
-__all__ = ["BITWISE", "bitwise_all_reduce", "bitwise_reduce_scatter", "sparse_all_reduce"]
+__all__ = ["BITWISE", "bitwise_all_reduce", "bitwise_reduce_scatter", "check_sparse", "sparse_all_reduce"]
 
 BITWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "band": torch.bitwise_and,
@@ -27,6 +27,13 @@ BITWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 # Of a rank's part that is gathered at a time.
 CHUNK_BYTES = 1 << 20
+# Types of which torch adds sparse tensors.
+_ADDED = frozenset(
+    (
+        *(torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16),
+        *(torch.float32, torch.float64, torch.complex64, torch.complex128),
+    )
+)
 
 
 def _combined(parts: Tensor, operator: str) -> Tensor:
@@ -56,6 +63,40 @@ def bitwise_reduce_scatter(comm: Communicator, tensor: Tensor, operator: str, ho
     traded = torch.empty_like(row)
     comm.all_to_all(row, out=traded, **how)
     return _combined(traded.view(comm.nranks, -1), operator)
+
+
+def check_sparse(tensor: Tensor, operator: str | float) -> None:
+    """Refuse what there is not for a sparse tensor, before any rank waits for it.
+
+    Raises
+    ------
+    UnsupportedError
+        The operator is not a sum, or torch does not add sparse tensors of its type.
+    InvalidOperandError
+        It may be the real view of a complex inference tensor, which does not say whose view it is.
+    """
+    if operator != "sum":
+        raise UnsupportedError(f"op: {operator} of sparse tensors; use SUM")
+    if tensor.dtype not in _ADDED:
+        raise UnsupportedError(
+            f"tensor: a sparse tensor of {tensor.dtype}, which torch does not add; convert it, for instance to "
+            "torch.float32"
+        )
+    may_be_view = tensor.is_floating_point() and tensor.dense_dim() > 0 and tensor.shape[-1] == 2
+    if may_be_view and tensor.is_inference():
+        raise InvalidOperandError(
+            f"tensor: a sparse inference tensor of shape {tuple(tensor.shape)} or a real view of a complex one, to "
+            "which no sum is written; pass a clone() made outside torch.inference_mode"
+        )
+
+
+def _complex_of(tensor: Tensor) -> Tensor | None:
+    """Return the complex sparse tensor whose real view this is, which torch passes instead; it has its own entries."""
+    base = tensor._base
+    if base is None or not base.is_complex() or tensor.is_complex() or tensor.shape != (*base.shape, 2):
+        return None
+    views = ((tensor._indices(), base._indices()), (tensor._values(), base._values()))
+    return base if all(view.data_ptr() == own.data_ptr() for view, own in views) else None
 
 
 @default_arithmetic
@@ -93,8 +134,11 @@ def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
     parts = [_gathered(comm, indices.t(), most, how), _gathered(comm, values, most, how)]
     chosen = [[part[rank, :count] for rank, count in enumerate(counts[:, 0].tolist())] for part in parts]
     total = _sum_of(torch.cat(chosen[0]).t(), torch.cat(chosen[1]), held.shape)
+    whole = _complex_of(tensor)
     with torch.no_grad():  # not by detach(), whose result does not share the number of elements
         tensor.copy_(total)
+        if whole is not None:
+            whole.copy_(torch.view_as_complex(total))
 
 
 def _gathered(comm: Communicator, rows: Tensor, most: int, how: How) -> Tensor:
