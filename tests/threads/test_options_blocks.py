@@ -3,12 +3,20 @@
 
 import asyncio
 import contextlib
+import contextvars
+import copy
 import functools
+import gc
+import inspect
+import itertools
+import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import rocpy
+from rocpy.blaslt.model import options as model
 from rocpy.blaslt.model.options import DEFAULT, current_options
 
 
@@ -85,6 +93,93 @@ def test_blocks_left_out_of_order():
     assert is_default()
 
 
+def test_a_block_left_in_another_context_of_its_thread():
+    block = rocpy.options(copies="error")
+    for first, second in itertools.permutations((contextvars.copy_context, None)):
+        block.__enter__()
+        copied = contextvars.copy_context()
+        leave = functools.partial(block.__exit__, None, None, None)
+        runs = [functools.partial(copied.run, leave) if one else leave for one in (first, second)]
+        runs[0]()
+        with pytest.raises(rocpy.InvalidProblemError, match="no with block of it"):
+            runs[1]()
+        assert is_default()
+    with block:
+        assert not is_default()
+
+
+def test_a_block_keeps_no_task():
+    class Result:
+        pass
+
+    async def child(event):
+        await event.wait()
+        return is_default()
+
+    async def parent(event):
+        with rocpy.options(copies="error"):
+            return Result(), asyncio.create_task(child(event))
+
+    async def work():
+        event = asyncio.Event()
+        task = asyncio.create_task(parent(event))
+        result, inner = await task
+        seen = weakref.ref(result)
+        del task, result
+        await asyncio.sleep(0)  # the step that waited for the task holds it
+        gc.collect()
+        assert seen() is None
+        event.set()
+        return await inner
+
+    assert not asyncio.run(work())
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda block: pickle.loads(pickle.dumps(block))])
+def test_a_copy_of_a_block_in_a_task_was_not_entered(copied):
+    async def work():
+        block = rocpy.options(copies="error")
+        with block:
+            other = copied(block)
+            assert repr(other) == repr(block)
+            with pytest.raises(rocpy.InvalidProblemError, match="no with block of it"):
+                other.__exit__(None, None, None)
+            with other:
+                assert not is_default()
+            assert not is_default()
+        return is_default()
+
+    assert asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_ctrl_c_while_a_block_is_entered(monkeypatch, is_nested):
+    """It arrives when the options were set, and before `with` has a block to leave."""
+
+    class Interrupted:
+        def __init__(self, variable):
+            self.get, self.reset, self.is_done = variable.get, variable.reset, False
+            self.variable = variable
+
+        def set(self, value):
+            token = self.variable.set(value)
+            if not self.is_done:
+                self.is_done = True
+                raise KeyboardInterrupt
+            return token
+
+    block = rocpy.options(copies="error")
+    with rocpy.options(reproducible=True) if is_nested else contextlib.nullcontext():
+        before = current_options()
+        monkeypatch.setattr(model, "_stack", Interrupted(model._stack))
+        with pytest.raises(KeyboardInterrupt), block:
+            pass
+        assert current_options() is before
+        with pytest.raises(rocpy.InvalidProblemError, match="no with block of it"):
+            block.__exit__(None, None, None)
+    assert is_default()
+
+
 async def coroutine():
     return 1
 
@@ -116,9 +211,11 @@ def wrapper():
         Callable(),
         functools.partial(coroutine),
         functools.partial(async_generator),
+        functools.partial(Callable()),
+        functools.partial(functools.partial(generator)),
+        functools.lru_cache(generator),
+        functools.lru_cache(functools.partial(coroutine)),
         wrapper,
-        lambda *_: coroutine(),
-        lambda: (x for x in ()),
         contextlib.contextmanager(generator),
         contextlib.asynccontextmanager(async_generator),
     ],
@@ -126,6 +223,28 @@ def wrapper():
 def test_a_function_whose_body_runs_later_is_refused(function):
     with pytest.raises(rocpy.InvalidProblemError, match="inside it"):
         rocpy.options(copies="error")(function)()
+
+
+@functools.wraps(generator)
+def same(value):
+    return value
+
+
+@pytest.mark.parametrize("function", [lambda value: value, functools.partial(lambda value: value), same])
+@pytest.mark.parametrize(
+    "make",
+    [coroutine, async_generator, contextlib.contextmanager(steps), lambda: (current_options() for _ in range(1))],
+)
+def test_a_function_that_returns_what_runs_later_elsewhere_may_be_decorated(function, make):
+    value = make()
+    assert rocpy.options(copies="error")(function)(value) is value
+    if inspect.iscoroutine(value):
+        assert asyncio.run(value) == 1
+
+
+def test_a_function_that_returns_a_generator_expression_may_be_decorated():
+    decorated = rocpy.options(copies="error")(lambda: (x for x in [is_default()]))
+    assert list(decorated()) == [False]
 
 
 @pytest.mark.parametrize("what", [3, None, "relu", Callable, staticmethod(generator), classmethod(generator)])

@@ -7,11 +7,9 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
-from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from types import CoroutineType, TracebackType
 from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
 from rocpy._integers import integer_of
@@ -100,30 +98,21 @@ class Options:
 
 
 DEFAULT = Options()
+_NAMES = [field.name for field in dataclasses.fields(Options)]
 
 
 class _Block:
-    """One ``with`` that was entered: its options, whose it is, and whether it was left elsewhere."""
+    """One ``with`` that was entered: its options, and whether it was left in another context."""
 
-    __slots__ = ("is_left", "manager", "options", "owner")
+    __slots__ = ("is_left", "options")
 
-    def __init__(self, options: Options, manager: object = None) -> None:
+    def __init__(self, options: Options) -> None:
         self.options = options
-        self.manager = manager
-        self.owner = _thread_and_task()
         self.is_left = False
 
 
-def _thread_and_task() -> tuple[int, object]:
-    # Programs without tasks do not import asyncio, and another thread may be importing it.
-    asyncio = sys.modules.get("asyncio")
-    running_loop = getattr(asyncio, "_get_running_loop", None)
-    is_in_loop = running_loop is not None and running_loop() is not None
-    return threading.get_ident(), asyncio.current_task() if asyncio is not None and is_in_loop else None
-
-
-# The blocks that were entered, innermost last. An immutable stack in the context variable, not tokens in the context
-# manager: one manager may be entered by several threads and tasks at a time.
+# The blocks that were entered, innermost last. An immutable stack in the context variable, and in the context manager a
+# token for each block: one manager may be entered by several threads and tasks at a time.
 _stack: ContextVar[tuple[_Block, ...]] = ContextVar("rocpy_options", default=(_Block(DEFAULT),))
 # Not empty once a context was entered, in any thread: until then the per-call path need not look at the context
 # variable. It stays so: a task started inside a block keeps the block's options after the block was left.
@@ -153,27 +142,43 @@ def resolve_options(requested: object) -> Options:
 
 
 def _changed(base: Options, changes: Mapping[str, object]) -> Options:
-    known = [field.name for field in dataclasses.fields(Options)]
     for name in changes:
-        if name not in known:
+        if name not in _NAMES:
             raise InvalidProblemError(
-                f"there is no option {name!r}{did_you_mean(name, known)}; options: {', '.join(known)}"
+                f"there is no option {name!r}{did_you_mean(name, _NAMES)}; options: {', '.join(_NAMES)}"
             )
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
-@contextlib.contextmanager
-def _context() -> Iterator[None]:
-    yield
+def _is_late(function: object) -> bool:
+    return (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
 
 
-@contextlib.asynccontextmanager
-async def _async_context() -> Any:
-    yield
+def _called(function: Any) -> Any:
+    """Return the function that is called by a partial or by an object that is called like a function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
 
 
-# What a call returns before the function's body runs.
-_LATE = (GeneratorType, CoroutineType, AsyncGeneratorType, type(_context()), type(_async_context()))
+def _late_code(function: Any) -> object:
+    """Return the code that runs after a call of a wrapper that returns the generator or coroutine of its function."""
+    with contextlib.suppress(ValueError):  # a wrapper of itself
+        function = _called(inspect.unwrap(_called(function)))
+    return getattr(function, "__code__", None) if _is_late(function) else None
+
+
+def _has_code(result: object, code: object) -> bool:
+    # A context manager has its generator as `gen`.
+    return any(
+        getattr(one, name, None) is code
+        for one in (result, getattr(result, "gen", None))
+        for name in ("gi_code", "cr_code", "ag_code")
+    )
 
 
 def _refuse_late(name: str) -> Never:
@@ -221,9 +226,12 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     def __init__(self, *values: Never, **changes: Unpack[OptionsDict]) -> None:
         if values:
             raise TypeError(f"rocpy.options takes keywords, as in rocpy.options(copies='error'); got {values[0]!r}")
-        _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
+        self._over_defaults = _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
-        self._entered: list[_Block] = []
+        self._entered: dict[_Block, Token[tuple[_Block, ...]]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_entered": {}}  # a copy was not entered
 
     def __repr__(self) -> str:
         return f"rocpy.options({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
@@ -231,32 +239,42 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     @property
     def value(self) -> Options:
         """The current options, with the changes."""
-        return _changed(current_options(), self._changes)
+        current = current_options()
+        return self._over_defaults if current is DEFAULT else _changed(current, self._changes)
 
     def __enter__(self) -> Options:
-        block = _Block(self.value, self)
-        _stack.set((*_stack.get(), block))
-        self._entered.append(block)
+        block = _Block(self.value)
+        stack = _stack.get()
         if not ACTIVE:
             ACTIVE.append(True)
-        return block.options
+        try:
+            self._entered[block] = _stack.set((*stack, block))
+            return block.options
+        except BaseException:  # Ctrl-C
+            _stack.set(stack)
+            self._entered.pop(block, None)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stack = _stack.get()
-        block = next((one for one in reversed(stack) if one.manager is self and not one.is_left), None)
+        entered = self._entered
+        block = stack[-1] if stack[-1] in entered else next((one for one in reversed(stack) if one in entered), None)
         if block is None:
-            if len(self._entered) == 1:  # that block is over: who entered it no longer has its options
-                self._entered.pop().is_left = True
+            if len(entered) == 1:  # that block is over: who entered it no longer has its options
+                entered.popitem()[0].is_left = True
             raise InvalidProblemError(
                 f"{self!r}: this thread or task is in no with block of it; a block is left in the thread or task that "
                 "entered it: in a generator leave it before each yield"
             )
-        _stack.set(tuple(one for one in stack if one is not block))
-        self._entered.remove(block)
-        # A task that was started inside the block has left it: for the task that entered it, too.
-        block.is_left = block.owner != _thread_and_task()
+        token = entered[block]
+        del entered[block]  # no call, after which Ctrl-C could leave the options set
+        try:
+            _stack.reset(token)
+        except ValueError:  # a task or thread that was started inside the block has left it: for others, too
+            block.is_left = True
+        _stack.set(stack[:-1] if block is stack[-1] else tuple(one for one in stack if one is not block))
 
     def __call__(self, function: _Function) -> _Function:
         """Return a function that runs with these options."""
@@ -266,15 +284,15 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
                 "below @staticmethod and the like"
             )
         name = getattr(function, "__qualname__", None) or repr(function)
-        for one in (function, getattr(function, "__call__", None)):  # noqa: B004  (an object's own, which may be async)
-            if inspect.iscoroutinefunction(one) or inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
-                _refuse_late(name)
+        if _is_late(function) or _is_late(_called(function)):
+            _refuse_late(name)
+        code = _late_code(function)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self:
                 result = function(*args, **kwargs)
-            if isinstance(result, _LATE):
+            if code is not None and _has_code(result, code):
                 if isinstance(result, CoroutineType):
                     result.close()  # it will not be awaited
                 _refuse_late(name)
