@@ -109,7 +109,9 @@ def test_inputs_of_evaluate_beside_pairs_of_columns():
             ({"y": ONE}, [np.ones((1, 2), np.float32)]),
             r"^grad: got shape \(1, 2\), expected the result's shape \(1, 1\)",
         ),
-        (({"y": ONE}, [np.float32(1)]), r"^grad: got shape \(\), expected"),
+        (({"y": ONE}, [np.ones((), np.float32)]), r"^grad: got shape \(\), expected"),
+        (([ONE], [ONE]), "^inputs: got list, expected a dict"),
+        ((None, [ONE]), "needs 'y'"),
         (({"y": ONE}, []), "got 0 gradients"),
     ],
 )
@@ -117,6 +119,33 @@ def test_arguments_of_a_gradient(arguments, text):
     for function in (lambda x, y, cap=2.0: x * y * cap, lambda x, y, cap=2.0: (x * cap).astype(y.dtype) * y):
         with pytest.raises(INVALID, match=text):
             rocpy.epilogue(function).vjp()(ONE, *arguments)
+
+
+@pytest.mark.parametrize("number", [2.0, 2, True, np.float32(2), np.int64(2)])
+def test_a_gradient_of_results_may_be_a_number(number):
+    gradient, x = rocpy.epilogue(lambda x, s=2.0: x * x * s).vjp(), np.full((2, 3), 5.0, np.float32)
+    for inputs in ({}, None, {"s": 2.0}):
+        by_name = gradient(x, inputs, [number])
+        np.testing.assert_array_equal(by_name["x"], np.full_like(x, 20 * float(number)))
+    assert by_name["s"] == 6 * 25 * float(number)
+
+
+@pytest.mark.parametrize(
+    ("x", "gradients", "text"),
+    [
+        (ONE, [None], "^grad: got NoneType"),
+        (ONE, [[[1.0]]], "^grad: got list"),
+        (ONE, [1j], "^grad: got complex"),
+        ([[1.0]], [ONE], "^x: got list"),
+        (None, [1.0], "^x: got NoneType"),
+        (1.0, [ONE], "^x: got float; pass an array"),
+        (ONE, 1.0, "^gradients: got float; pass a list"),
+        (ONE, None, "^gradients: got NoneType"),
+    ],
+)
+def test_what_a_gradient_does_not_take(x, gradients, text):
+    with pytest.raises((rocpy.InvalidOperandError, rocpy.UnsupportedError), match=text):
+        rocpy.epilogue(lambda x, s=2.0: x * x * s).vjp()(x, {}, gradients)
 
 
 def test_a_gradient_takes_defaults():

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Numbers in epilogues, constants and those passed as inputs: folded as they would be computed, of every kind."""
 
+import decimal
 import enum
 import math
+import numbers
 import pickle
 
 import ml_dtypes
@@ -160,9 +162,13 @@ def test_numbers_of_one_kind_are_told_apart(run, kind):
         np.testing.assert_array_equal(found, wanted)
 
 
+class Valueless(numbers.Number):
+    """A number that no float stands for."""
+
+
 NO_NUMBERS = [
     10**400, -(10**30), 2**63, -(2**63) - 1, np.uint64(2**63), np.datetime64(1, "s"), np.void(b"2"), "2", None,
-    1j, np.complex64(1), np.clongdouble(1),
+    1j, np.complex64(1), np.clongdouble(1), decimal.Decimal("sNaN"), Valueless(),
 ]  # fmt: skip
 
 
@@ -181,6 +187,9 @@ def test_what_is_no_number_is_refused(value):
     for call in (rocpy.matmul, rocpy.explain, rocpy.Matmul):
         with pytest.raises(rocpy.RocpyError, match=text if value is not None else "needs 's'"):
             call(ONE, ONE, epilogue=plain, epilogue_inputs={"s": value})
+    if value is not None:
+        with pytest.raises(rocpy.RocpyError, match=r"\bs: .*(number|2\*\*63)"):
+            plain.evaluate(ONE, s=value)
 
 
 def test_numbers_that_grow_beyond_64_bits_are_refused():

@@ -93,6 +93,23 @@ def test_negative_powers_neither_wrap_nor_overflow(torch, exponent):
     torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=1e-44)
 
 
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -4, -7, -16])
+def test_negative_powers_are_reciprocals_of_powers(torch, exponent):
+    epilogue = rocpy.epilogue(lambda x: x**exponent)
+    x = np.linspace(0.7, 19, 500, dtype=np.float32)
+    power = rocpy.epilogue(lambda x: x**-exponent).evaluate(x)
+    np.testing.assert_array_equal(epilogue.evaluate(x), 1 / power)
+    # Where the power is no normal number, and the result may be one.
+    x = np.array([0, -0.0, 1e-45, 7e-20, -1e-19, 1e-13, -3, 2e2, -1e20, 1e38, np.inf, -np.inf, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        exact = (x.astype(np.float64) ** exponent).astype(np.float32)
+    np.testing.assert_allclose(epilogue.evaluate(x), exact, rtol=1e-6, atol=1e-44)
+    tensor = torch.from_numpy(x).requires_grad_()
+    (tensor**exponent).sum().backward()
+    slope = epilogue.vjp()(x, {}, [np.ones_like(x)])["x"]
+    np.testing.assert_allclose(slope, tensor.grad.numpy(), rtol=2e-6, atol=1e-37)
+
+
 @pytest.mark.parametrize("exponent", [0, 2, -2, 0.5, -0.5])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_float_powers_are_float64(torch, exponent, dtype):
@@ -127,6 +144,19 @@ def test_hardtanh_has_the_type_of_its_operand(torch, bounds, dtype):
 
     x = torch.tensor([[3.0], [-2.0], [0.0]])
     torch.testing.assert_close(applied(rocpy.epilogue(clipped), x), clipped(x))
+
+
+@pytest.mark.parametrize("bounds", [(-0.0, 1.0), (0.0, 1e19), (-1e30, 1e30), (-(2.0**63), 2.0**63), (-1.0, -0.0)])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+def test_bounds_that_no_integer_is(torch, bounds, dtype):
+    x = torch.tensor([[3.0], [-2.0], [0.5]])
+    epilogue = rocpy.epilogue(lambda x: torch.nn.functional.hardtanh(x.to(getattr(torch, dtype)), *bounds))
+    d = applied(epilogue, x)
+    assert d.dtype == getattr(torch, dtype)
+    expected = torch.nn.functional.hardtanh(x.to(d.dtype).double(), *bounds)
+    assert (d == expected).all()
+    if d.is_floating_point():
+        assert (d.signbit() == expected.signbit()).all()
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, -2.0])

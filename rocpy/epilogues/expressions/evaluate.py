@@ -177,7 +177,8 @@ class _Arrays:
 
     def convert(self, array: Any, dtype: str) -> Any:
         """Return an array with its values in another type that holds them, or as numpy converts them."""
-        return array if str(array.dtype) == dtype else array.astype(_numpy_type(dtype))
+        wanted = _numpy_type(dtype)
+        return array if array.dtype == wanted else array.astype(wanted)
 
     def copy(self, array: Any) -> Any:
         """Return a dense copy."""
@@ -353,8 +354,9 @@ _TORCH_NAMES = {"and": "logical_and", "or": "logical_or", "not": "logical_not"}
 _TORCH_TENSORS = ("minimum", "maximum", "and", "or")
 
 
+@functools.cache
 def _numpy_type(dtype: str) -> Any:
-    return dtypes.lookup(dtype).numpy if dtype in dtypes.DTYPES else np.dtype(dtype)
+    return np.dtype(dtypes.lookup(dtype).numpy if dtype in dtypes.DTYPES else dtype)
 
 
 @functools.cache

@@ -13,8 +13,8 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
 from rocpy.epilogues.expressions.expression import Builder, Expression, free_name
 from rocpy.epilogues.expressions.inputs import check_names, refuse_missing
-from rocpy.epilogues.expressions.types import category, name_of
-from rocpy.errors import InvalidProblemError
+from rocpy.epilogues.expressions.types import NUMBER, category, name_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["Gradient", "gradient_of"]
 
@@ -63,7 +63,7 @@ class Gradient:
 
     @default_arithmetic
     def __call__(
-        self, x: Any, inputs: Mapping[str, Any], gradients: Sequence[Any], wanted: Sequence[str] | None = None
+        self, x: Any, inputs: Mapping[str, Any] | None, gradients: Sequence[Any], wanted: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """Return the gradients by name, each of the shape and type of what it is one of.
 
@@ -74,12 +74,14 @@ class Gradient:
         inputs
             The epilogue's inputs, by name; those that are neither read nor wanted may be left out.
         gradients
-            Those of its results, each of the result's shape.
+            Those of its results, each of the result's shape, or one number for all its elements.
         wanted
             Names; all by default. Whole numbers and truth values have none.
 
         Raises
         ------
+        InvalidOperandError
+            If one of them is neither an array nor a real number.
         InvalidProblemError
             If a gradient is missing or has another shape, an input is missing, or there is no variable of a name.
 
@@ -91,11 +93,17 @@ class Gradient:
         >>> scaled(x, {"scale": np.full(3, 2, np.float32)}, [g])["scale"]
         array([2., 2., 2.], dtype=float32)
         """
+        if not hasattr(gradients, "__len__"):
+            raise InvalidOperandError(
+                f"gradients: got {type(gradients).__name__}; pass a list with one for each result"
+            )
         if len(gradients) != len(self.gradients):
             raise InvalidProblemError(
                 f"got {len(gradients)} gradients, expected {len(self.gradients)}, one for each result"
             )
-        inputs = {**dict(self.forward.defaults), **inputs}
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise InvalidProblemError(f"inputs: got {type(inputs).__name__}, expected a dict of the inputs by name")
+        inputs = {**dict(self.forward.defaults), **(inputs or {})}
         check_names("wanted", self.forward, wanted or (), "variable", (self.product, *self.forward.inputs))
         self._check_shapes(x, gradients)
         values_by_name = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
@@ -119,11 +127,14 @@ class Gradient:
         return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
 
     def _check_shapes(self, x: Any, gradients: Sequence[Any]) -> None:
+        type_of(x, self.product)  # refuses what is no array
+        if not hasattr(x, "shape"):
+            return  # a number, which has no framework: evaluate refuses it
         shape = tuple(x.shape)
         if self.forward.halved and shape:
             shape = (*shape[:-1], shape[-1] // 2)
         for name, value in zip(self.gradients, gradients, strict=True):
-            if tuple(value.shape) != shape:
+            if type_of(value, name)[1] != NUMBER and tuple(value.shape) != shape:
                 raise InvalidProblemError(
                     f"{name}: got shape {tuple(value.shape)}, expected the result's shape {shape}"
                 )

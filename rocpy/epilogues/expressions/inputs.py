@@ -124,7 +124,7 @@ def shape_of(
                 f"epilogue {expression.name!r} takes every second column of the product, and {wrong}"
             )
         half = (*full[:-1], full[-1] // 2)
-    for name, halved in _domains(expression).items():
+    for name, halved in _domains(expression).items() if inputs else ():
         if name in inputs:
             for wanted in {half if one else full for one in halved}:
                 _check_shape(label.format(name), tuple(inputs[name].shape), wanted)

@@ -65,7 +65,7 @@ def plain_number(value: Any) -> bool | int | float | None:
     if isinstance(value, Number) and not isinstance(value, complex):
         try:
             return float(cast("Any", value))
-        except OverflowError:
+        except (ArithmeticError, TypeError, ValueError):  # it has no value that a float has
             pass
     return None
 

@@ -61,7 +61,14 @@ def _clamp(write: Any, input: Any, min: Any = None, max: Any = None, a_min: Any 
 
 def _hardtanh(write: Any, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002, ARG001
     # The type is the operand's, as in torch: a whole bound does not make floats of integers.
-    bounds = (int(one) if isinstance(one, float) and one.is_integer() else one for one in (min_val, max_val))
+    bounds: list[Any] = []
+    for one in (min_val, max_val):
+        if not isinstance(one, float) or not one.is_integer():
+            bounds.append(one)
+        elif abs(one) < 2**63 and math.copysign(1.0, one) == (-1.0 if one < 0 else 1.0):
+            bounds.append(int(one))
+        else:  # a number that no integer is: -0.0, or one beyond 64 bits
+            bounds.append(write.cast_like(one, input))
     return write.op("clamp", input, *bounds)
 
 
@@ -121,8 +128,24 @@ def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
     if count == 0:
         # 1 whatever x is, NaN and infinity too, in its type.
         return write.cast_like(write.op("not", write.op("lt", input, input)), input)
-    # The reciprocal first: the power of a large number may be infinite where that of its reciprocal is not 0.
-    power, square = None, input if exponent > 0 else write.op("div", 1, input)
+    if exponent > 0:
+        return _product(write, input, count)
+    if count == 1:
+        return write.op("div", 1, input)
+    # The reciprocal of the power, which rounds least. Where the power is infinite, or so small that it has lost digits,
+    # the power of the reciprocal: 4 / power is 0 or infinite there. Each is of 1 where the other one counts, so that
+    # neither spoils the gradient.
+    input = write.op("mul", input, 1.0)  # noqa: A001 (powers of whole numbers could overflow)
+    size = write.op("abs", write.op("div", 4.0, _product(write, input, count)))
+    inside = write.op("and", write.op("gt", size, 0), write.op("lt", size, math.inf))
+    power = _product(write, write.op("where", inside, input, 1), count)
+    inverse = write.op("div", 1, write.op("where", inside, 1, input))
+    return write.op("div", _product(write, inverse, count), power)
+
+
+def _product(write: Any, factor: Any, count: int) -> Any:
+    """Return a power with a positive exponent, by squares."""
+    power, square = None, factor
     while count:
         if count & 1:
             power = square if power is None else write.op("mul", power, square)
