@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Operands that offer nothing but their memory, by DLPack, the array interface or the buffer protocol."""
 
+import copy
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -156,3 +158,31 @@ def test_custom_epilogues(bare):
         check(product.execute(), np.zeros_like(wanted))
         product.reset_operands(a=bare(a), b=bare(b), epilogue_inputs={"s": bare(2 * s)})
         check(product.execute(), 2 * wanted)
+
+
+def capsule(array):
+    return array.__dlpack__()
+
+
+@pytest.mark.parametrize("bare", [capsule, DlpackOnly, InterfaceOnly, memoryview])
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+def test_weights(bare, layout):
+    matrix, bias = FLOATS[1], np.arange(2, dtype="f4")
+    source = np.ascontiguousarray(matrix.T) if layout == "nk" else matrix.copy()
+    w = rocpy.Weight(bare(source), bare(bias), layout=layout)
+    for factor in (1, 2):
+        for one in (w, copy.deepcopy(w)):
+            np.testing.assert_array_equal(
+                rocpy.matmul(FLOATS[0], one, epilogue="bias"), FLOATS[0] @ matrix * factor + bias
+            )
+        np.testing.assert_array_equal(w.matrix(), matrix * factor)
+        source *= 2
+        w.refresh()
+
+
+@pytest.mark.parametrize("bare", [InterfaceOnly, memoryview])
+def test_weights_in_the_other_byte_order(bare):
+    matrix, bias = FLOATS[1].astype(">f4"), np.arange(2).astype(">f4")
+    w = rocpy.Weight(bare(matrix), bare(bias))
+    np.testing.assert_array_equal(rocpy.matmul(FLOATS[0], w, epilogue="bias"), FLOATS[0] @ FLOATS[1] + bias)
+    np.testing.assert_array_equal(w.matrix(), FLOATS[1])

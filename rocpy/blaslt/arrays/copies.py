@@ -46,13 +46,19 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     if module is not None and hasattr(module, "ascontiguousarray"):
         return module.ascontiguousarray(array if shape is None else module.broadcast_to(array, shape))
     view = numpy_view(array)
-    if not isinstance(view, np.ndarray):
+    return contiguous(view if isinstance(view, np.ndarray) else _foreign_view(array), shape)
+
+
+def _foreign_view(array: Any) -> np.ndarray[Any, Any]:
+    """Return numpy's view of memory whose elements must be copied, as those in the other byte order are."""
+    try:
+        return np.asarray(array if hasattr(array, "__array_interface__") else memoryview(array))
+    except TypeError:
         raise UnsupportedError(
             f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does "
             "not know how; "
             "pass a contiguous array"
-        )
-    return contiguous(view, shape)
+        ) from None
 
 
 def _numpy_copy(array: np.ndarray[Any, Any], order: Literal["C", "K"]) -> np.ndarray[Any, Any]:

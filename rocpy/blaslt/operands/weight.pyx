@@ -7,13 +7,14 @@ import warnings
 cimport cython
 
 from rocpy cimport _core
+from rocpy cimport _operand
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy._signatures import signature_like
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 
 
 def sources_may_have_changed():
@@ -75,9 +76,10 @@ cdef class Weight(WeightOperand):
     packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not detected, nor is what ``fully_shard`` gathers into a
     parameter. Other arrays are copied here, in addition to the packed memory, and so are tensors created in inference mode, whose changes
     torch does not count. After such a write, and after changing such an array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product
-    warns if that was forgotten. Pickles, deep copies, which have arrays of their own, and :meth:`matrix` read a torch tensor again first,
-    so that later products agree with them; of other arrays they have the values that were last read. A copy by ``copy.copy`` has the same
-    source and shares what was read of it. A product that is composed may read the tensor itself, with writes that were not detected.
+    warns if that was forgotten. Pickles, deep copies, which have arrays of their own, and :meth:`matrix` have a torch tensor's present
+    values; the next product reads the tensor again, unless it is captured into a graph, so that it agrees with them. Of other arrays they
+    have the values that were last read. A copy by ``copy.copy`` has the same source and shares what was read of it. A product that is
+    composed may read the tensor itself, with writes that were not detected.
 
     References
     ----------
@@ -102,6 +104,7 @@ cdef class Weight(WeightOperand):
             raise InvalidOperandError(
                 f"w: got a Weight; use it as it is, or pass the array that it was created from (its .source) with layout={w.layout!r}")
         _core.ensure()
+        w, bias = _operand.readable(w, "w"), _operand.readable(bias, "bias")  # a capsule can be read once
         self.reading, self.process = reentrant_lock(), os.getpid()
         self.parameters = ()
         first = read_weight(w, bias, scale, layout, ())
@@ -145,6 +148,11 @@ cdef class Weight(WeightOperand):
             raise self.closed_error()
         if snapshot.outdated():
             return self.renew(snapshot)
+        if snapshot.doubted:
+            try:
+                return self.renew(snapshot)
+            except UnsupportedError:  # the stream is captured, or a transform of torch's is active: nothing is packed there
+                return snapshot
         if snapshot.checksum is not None and snapshot.changed_unnoticed(self.origin):
             warnings.warn(
                 "w: the array that this Weight was created from has changed without rocpy's knowledge (a write "
@@ -154,9 +162,15 @@ cdef class Weight(WeightOperand):
         return snapshot
 
     cdef WeightSnapshot current(self):
-        """Return what products read, with the values that the source itself has: a tensor is read again, for writes that went unnoticed."""
-        cdef WeightSnapshot snapshot = <WeightSnapshot>self.read()
-        return self.renew(None) if snapshot.reads_copy() else snapshot
+        """Return what is handed out, with the values that the source itself has: the next product reads a tensor again, for writes that
+        went unnoticed. Nothing is read here, where a transform of torch's may be active or the stream captured."""
+        cdef WeightSnapshot snapshot
+        with cython.critical_section(self):
+            snapshot = self.published
+        if snapshot is None or not snapshot.doubted or snapshot.outdated():  # else the next product reads it
+            snapshot = <WeightSnapshot>self.read()
+            snapshot.doubted = snapshot.reads_copy()
+        return snapshot
 
     cdef int take(self, WeightSnapshot snapshot) except -1:
         """Publish what was read; a tensor may have another shape and type than before (``.data =``)."""

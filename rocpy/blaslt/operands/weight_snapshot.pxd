@@ -20,7 +20,7 @@ cdef class PackedMemory:
     cdef int forks  # that led to the process which packed it
 
 
-# Never changed once read_weight() returns it.
+# Never changed once read_weight() returns it, but for `doubted`.
 @cython.no_gc_clear  # a cycle ends at the Weight: the memory must stay while anyone can still multiply by this
 cdef class WeightSnapshot(WeightOperand):
     cdef readonly object source
@@ -42,6 +42,7 @@ cdef class WeightSnapshot(WeightOperand):
     cdef int device  # where products read it
     cdef Generation generation  # of that device then
     cdef unsigned long epoch  # that of sources_may_have_changed() before it was read
+    cdef bint doubted  # the tensor's own values were handed out, which the copy that products read may not have
     cdef object checksum  # in debug mode, of what is copied
 
     # Whether its source is known to have changed, or may have.

@@ -123,3 +123,42 @@ def test_a_tensor_is_read_again_for_what_is_handed_out(torch, read, dtype, layou
     source.mul_(2)
     assert (w.matrix() == 8).all()
     assert (rocpy.matmul(a, w) == 128).all()
+
+
+TRANSFORMS = {
+    "vmap": lambda torch, f, x: torch.vmap(f)(x),
+    "grad": lambda torch, f, x: torch.func.grad(lambda x: f(x).sum())(x),
+    "make_fx": lambda torch, f, x: torch.fx.experimental.proxy_tensor.make_fx(f)(x)(x),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_the_matrix_of_a_weight_outside_of_a_transform(torch, transform, layout):
+    import torch.fx.experimental.proxy_tensor
+
+    source, x = torch.arange(8.0).reshape(4, 2), torch.ones(3, 4)
+    w = rocpy.Weight(source.T.contiguous() if layout == "nk" else source, layout=layout)
+    for _ in range(2):
+        result = TRANSFORMS[transform](torch, lambda x: x @ w.matrix(), x)
+        torch.testing.assert_close(result, TRANSFORMS[transform](torch, lambda x: x @ source, x))
+    w.source.data.mul_(2)  # which nothing tells
+    TRANSFORMS[transform](torch, lambda x: x @ w.matrix(), x)
+    torch.testing.assert_close(rocpy.matmul(x, w), x @ (w.source.T if layout == "nk" else w.source))
+
+
+@pytest.mark.torch
+def test_a_weight_whose_matrix_was_handed_out_is_captured_as_it_was_read(torch):
+    source, x = torch.ones(4, 4), torch.ones(2, 4)
+    w, out = rocpy.Weight(source), torch.zeros(2, 4)
+    rocpy.matmul(x, w, out=out)
+    w.matrix()
+    with rocpy.Stream() as stream:
+        with stream.capture() as graph:
+            rocpy.matmul(x, w, out=out, stream=stream)
+            matrix = w.matrix()
+        graph.launch(stream)
+        stream.synchronize()
+    assert (out == 4).all()
+    assert (matrix == 1).all()
