@@ -25,10 +25,19 @@ cdef enum:
     of_torch = 2
 
 
+cdef object other_type = None  # the last that was neither's, which it stays: a class keeps its bases
+
+
 cdef int kind_of(object array) except -1:
+    global other_type
     if cnp.PyArray_Check(array):
         return of_numpy
-    return of_torch if learn(type(array)) else 0
+    if type(array) is other_type:
+        return 0
+    if learn(type(array)):
+        return of_torch
+    other_type = type(array)
+    return 0
 
 
 cdef int read_ndarray(cnp.ndarray array, MemoryLayout* out) except -1:

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from rocpy import _core, _json
@@ -244,7 +245,8 @@ class Platform:
         """Whether the CPU is used instead of a GPU."""
         return ("emulated", True) in self.facts
 
-    @property
+    # Asked by every call with a Buffer.
+    @cached_property
     def host_memory(self) -> bool:
         """Whether arrays in CPU memory can be operands directly; otherwise they are copied to the device."""
         return ("host_memory", "shared") in self.facts

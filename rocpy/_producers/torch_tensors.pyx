@@ -262,6 +262,8 @@ cdef bint learn(object cls) except -1:
     """Get to know torch at the sight of its first tensor type. False where `cls` is no tensor type of an imported torch."""
     global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, is_inference, increment_version
     global grad_enabled, forward_mode
+    if tensor_type != NULL and (<void*>cls == tensor_type or <void*>cls == parameter_type):
+        return True
     module = sys.modules.get("torch")
     base = getattr(module, "Tensor", None)
     if base is None or not isinstance(base, type) or not issubclass(cls, base):

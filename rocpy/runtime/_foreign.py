@@ -43,6 +43,8 @@ def memory_owner(array: Any) -> Any:
 
 def check_plain(array: Any) -> None:
     """Refuse an array whose memory does not hold its values: a mask, or a tensor's lazy sign, would be lost."""
+    if type(array) is np.ndarray:
+        return
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(array, masked):
         raise InvalidOperandError(
@@ -54,6 +56,8 @@ def check_plain(array: Any) -> None:
 
 def host_values(array: Any) -> np.ndarray[Any, Any]:
     """Return the values of an array as numpy's, C-contiguous."""
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return array
     check_plain(array)
     try:
         return np.require(array, requirements="C")

@@ -244,7 +244,9 @@ cdef class Buffer:
     @property
     def handle(self):
         """The address as a number."""
-        return memory_of(self)[0]
+        cdef void* data = NULL
+        self.memory_now(&data)
+        return <size_t>data
 
     @property
     def shape(self):

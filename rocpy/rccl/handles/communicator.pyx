@@ -174,7 +174,9 @@ cdef class Handle:
         out_owner = set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out)
         if kind == recv:
             written(x, operand_x.provider)
-        call.owners = (pinned_memories((x, call.result, bias)), op, owner, bias_owner, out_owner)
+        call.owners = (x, call.result, bias, op, owner, bias_owner, out_owner)
+        if not (block and call.in_cpu_memory and group_count() == 0):
+            call.owners = (call.owners, pinned_memories((x, call.result, bias)))  # it may outlast this call
         if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:
