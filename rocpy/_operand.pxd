@@ -20,6 +20,8 @@ cdef object parse_lazy(object array, str name, Operand* out)
 cdef object parse_output(object array, str name, Operand* out, bint is_product=*)
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
+# Whether operands are numpy's, torch's or None, which are read as they are.
+cdef bint are_plain(object a, object b, object c, object bias, object aux) noexcept
 # What a product works with in the place of an object that offers its memory and nothing else, no dtype and no shape: numpy's view.
 cpdef object readable(object array, str name)
 # numpy's view of an array in CPU memory; what is elsewhere, or must be copied, comes back as it is.

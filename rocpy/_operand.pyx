@@ -138,9 +138,17 @@ cpdef object numpy_view(object array, str name="array"):
     return new_view(&parsed, owner)
 
 
+cdef inline bint is_plain(object array) noexcept:
+    return array is None or cnp.PyArray_Check(array) or is_plain_torch(array)
+
+
+cdef bint are_plain(object a, object b, object c, object bias, object aux) noexcept:
+    return is_plain(a) and is_plain(b) and is_plain(c) and is_plain(bias) and is_plain(aux)
+
+
 cpdef object readable(object array, str name):
     """What a product works with in the place of an object that offers its memory and nothing else: numpy's view. Others are themselves."""
-    if array is None or cnp.PyArray_Check(array) or is_plain_torch(array) or isinstance(array, (Buffer, int, float)):
+    if is_plain(array) or isinstance(array, (Buffer, int, float)):
         return array
     if PyCapsule_CheckExact(array):
         return numpy_view(array, name)
