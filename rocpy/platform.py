@@ -245,8 +245,7 @@ class Platform:
         """Whether the CPU is used instead of a GPU."""
         return ("emulated", True) in self.facts
 
-    # Asked by every call with a Buffer.
-    @cached_property
+    @cached_property  # every call with a Buffer asks
     def host_memory(self) -> bool:
         """Whether arrays in CPU memory can be operands directly; otherwise they are copied to the device."""
         return ("host_memory", "shared") in self.facts

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Signals that reach a command: a program is waited for, and nothing temporary is left behind."""
 
-import fcntl
-import functools
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import termios
 
 import pytest
 
@@ -20,10 +17,10 @@ def start(tmp_path):
     """Start a command in a session of its own and return it once its program has said that it is ready."""
     started = []
 
-    def start(*words, **settings):
+    def start(*words, before=(), **settings):
         environ = {**os.environ, "ROCPY_PLATFORM": "host", "TMPDIR": str(tmp_path)}
         process = subprocess.Popen(
-            [*ROCPY, *words],
+            [*before, *ROCPY, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -63,12 +60,19 @@ time.sleep(0.3)
 """
 
 
+# Makes its input the session's terminal, then becomes what it is given.
+TAKE = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 @pytest.mark.parametrize("key", [b"\x03", b"\x1c"], ids=["INT", "QUIT"])
 def test_a_key_of_the_terminal_reaches_the_program_once(start, key):
     keyboard, terminal = os.openpty()
     with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal) as stdin:
-        take = functools.partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0)
-        process = start("run", "--", sys.executable, "-Sc", COUNT, stdin=stdin, preexec_fn=take)
+        process = start("run", "--", sys.executable, "-Sc", COUNT, stdin=stdin, before=[sys.executable, "-Sc", TAKE])
         keys.write(key)
         assert process.communicate(timeout=60) == ("x", "")
 

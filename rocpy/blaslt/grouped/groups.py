@@ -59,7 +59,8 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
 
 
 def _is_array(one: Any) -> bool:
-    return hasattr(one, "dtype") and hasattr(one, "shape")
+    cls = type(one)  # first: a nested tensor's shape raises
+    return all(hasattr(cls, name) or hasattr(one, name) for name in ("dtype", "shape"))
 
 
 def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
