@@ -2,6 +2,7 @@
 """Arrays in and out: what the product takes from an array, and how its result is made."""
 
 from abi cimport hipStream_t
+from cpython.object cimport PyObject
 
 from rocpy._dlpack cimport (
     Operand, max_dims, provider_array_interface, provider_buffer, provider_capsule, provider_exchange, provider_numpy, provider_torch,
@@ -21,7 +22,7 @@ cdef object parse_output(object array, str name, Operand* out, bint is_product=*
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
 # Whether operands are numpy's, torch's or None, which are read as they are.
-cdef bint are_plain(object a, object b, object c, object bias, object aux) noexcept
+cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept
 # What a product works with in the place of an object that offers its memory and nothing else, no dtype and no shape: numpy's view.
 cpdef object readable(object array, str name)
 # numpy's view of an array in CPU memory; what is elsewhere, or must be copied, comes back as it is.

@@ -142,8 +142,8 @@ cdef inline bint is_plain(object array) noexcept:
     return array is None or cnp.PyArray_Check(array) or is_plain_torch(array)
 
 
-cdef bint are_plain(object a, object b, object c, object bias, object aux) noexcept:
-    return is_plain(a) and is_plain(b) and is_plain(c) and is_plain(bias) and is_plain(aux)
+cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept:
+    return is_plain(<object>a) and is_plain(<object>b) and is_plain(<object>c) and is_plain(<object>bias) and is_plain(<object>aux)
 
 
 cpdef object readable(object array, str name):

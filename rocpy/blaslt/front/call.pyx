@@ -149,14 +149,12 @@ cdef object product(Arguments *call, bint launches):
 
 cdef inline object view_operands(Arguments *call):
     """Take numpy's views of operands that offer their memory and nothing else; returns what owns them."""
-    cdef object a = <object>call.a, b = <object>call.b, c = <object>call.c, bias = <object>call.bias, aux = <object>call.aux
-    cdef bint is_weight = isinstance(b, WeightOperand)
-    if _operand.are_plain(a, None if is_weight else b, c, bias, aux):
+    cdef bint is_weight = isinstance(<object>call.b, WeightOperand)
+    if _operand.are_plain(call.a, call.a if is_weight else call.b, call.c, call.bias, call.aux):
         return None
-    a, c = _operand.readable(a, "a"), _operand.readable(c, "c")
-    bias, aux = _operand.readable(bias, "bias"), _operand.readable(aux, "aux")
-    if not is_weight:
-        b = _operand.readable(b, "b")
+    cdef object a = _operand.readable(<object>call.a, "a"), c = _operand.readable(<object>call.c, "c")
+    cdef object bias = _operand.readable(<object>call.bias, "bias"), aux = _operand.readable(<object>call.aux, "aux")
+    cdef object b = <object>call.b if is_weight else _operand.readable(<object>call.b, "b")
     if (<PyObject *>a == call.a and <PyObject *>b == call.b and <PyObject *>c == call.c and <PyObject *>bias == call.bias
             and <PyObject *>aux == call.aux):
         return None
