@@ -6,22 +6,12 @@ import copy
 import ml_dtypes
 import numpy as np
 import pytest
+from dlpack_producers import OnlyDlpack
 from presented import skip_without
 
 import rocpy
 
 FP8 = ml_dtypes.float8_e4m3fn
-
-
-class DlpackOnly:
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **keywords):
-        return self.array.__dlpack__(**keywords)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 class InterfaceOnly:
@@ -30,7 +20,7 @@ class InterfaceOnly:
         self.__array_interface__ = array.__array_interface__
 
 
-BARE = pytest.mark.parametrize("bare", [DlpackOnly, InterfaceOnly, memoryview])
+BARE = pytest.mark.parametrize("bare", [OnlyDlpack, InterfaceOnly, memoryview])
 
 MATRIX, OTHER = np.arange(12.0).reshape(3, 4), np.arange(8.0).reshape(4, 2)
 INTEGERS = MATRIX.astype("i1"), OTHER.astype("i1")
@@ -164,7 +154,7 @@ def capsule(array):
     return array.__dlpack__()
 
 
-@pytest.mark.parametrize("bare", [capsule, DlpackOnly, InterfaceOnly, memoryview])
+@pytest.mark.parametrize("bare", [capsule, OnlyDlpack, InterfaceOnly, memoryview])
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 def test_weights(bare, layout):
     matrix, bias = FLOATS[1], np.arange(2, dtype="f4")

@@ -26,16 +26,13 @@ C_CALLS = """
 """
 
 CALLS = """
-    import threading
     import numpy as np
     import rocpy
-    from rocpy import rccl
+    from rocpy import distributed, rccl
 
-    uid = rccl.UniqueId.make()
-
-    def body(rank):
-        comm = rccl.Communicator.init(2, rank, uid, device=rank, timeout_s=30)
-        with comm, rocpy.Stream(device=rank) as stream:
+    def body(comm):
+        rank = comm.rank
+        with rocpy.Stream(device=rank) as stream:
             x, out = rocpy.Buffer(4, "float32", device=rank), rocpy.Buffer(4, "float32", device=rank)
             x.copy_from(np.full(4, rank + 1.0, "f"))
             for i in range(40):
@@ -58,17 +55,7 @@ CALLS = """
             assert comm.all_reduce(x, op=half).to_numpy().tolist() == [1.5] * 4
             comm.barrier()
 
-    failures = []
-    def run(rank):
-        try:
-            body(rank)
-        except BaseException as error:
-            failures.append(error)
-            raise
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join(50)
-    assert not failures
+    distributed.run_threads(body, 2, timeout_s=30)
     print("done")
 """
 
