@@ -13,9 +13,11 @@ from rocpy.testing import cases as case_list
 from rocpy.testing.runner import keywords, make_operands
 from tests.support.presented import is_native
 
-QUICK = case_list.cases("quick")
-FULL = tuple(case for case in case_list.cases("full") if case not in set(QUICK))
-SLOW = tuple(case for case in case_list.cases("slow") if case not in set(case_list.cases("full")))
+QUICK, FULL, SLOW = (dict.fromkeys(case_list.cases(tier)) for tier in ("quick", "full", "slow"))
+# Each tier has the cases of the one before, which are the others' tests.
+SLOW = tuple(case for case in SLOW if case not in FULL)
+FULL = tuple(case for case in FULL if case not in QUICK)
+QUICK = tuple(QUICK)
 # torch has no type of six bits, and packs those of four.
 TORCH = tuple(case for case in QUICK if not {case.dtype, case.dtype_b} & set(case_list.MX[2:]))[::3]
 COMPOSED = tuple(name for name, row in EPILOGUES.items() if row.enumerator is None)
