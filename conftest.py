@@ -103,6 +103,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """After each file, the same with what its tests imported, compiled and left: torch and jax have millions of objects."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_runtest_setup(item):
     """Skip what would start after the budget is spent, so that a slow machine reports less instead of being killed."""
     budget = item.config.getoption("--time-budget-s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -13,14 +14,22 @@ import rocpy
 
 @contextlib.contextmanager
 def blocked(stream: rocpy.Stream) -> Iterator[None]:
-    """Keep a stream from going on, by a host function that waits (hipLaunchHostFunc)."""
+    """Keep a stream from going on, by a host function that waits (hipLaunchHostFunc).
+
+    What earlier tests left is collected before: it may own memory, and hipFree waits for the whole device.
+    """
     leave = threading.Event()
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
     launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
     launch.argtypes = [ctypes.c_void_p] * 3
-    assert launch(stream.handle, function, None) == 0
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
     try:
+        assert launch(stream.handle, function, None) == 0
         yield
     finally:
         leave.set()
         stream.synchronize()
+        if collects:
+            gc.enable()
