@@ -105,7 +105,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """After each file, the same with what its tests imported, compiled and left: torch and jax have millions of objects."""
+    """After each file, the same with what its tests imported, compiled and left: torch is millions of objects."""
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
