@@ -37,6 +37,7 @@ def test_example_runs(name):
     assert run(ROOT / "examples" / name)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_kernels_agree_with_torch(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
@@ -124,14 +125,14 @@ def test_example_with_transformers(name, options):
 @pytest.mark.parametrize(
     "name",
     [
-        "overhead",
         "epilogue",
+        pytest.param("overhead", marks=pytest.mark.slow),
         pytest.param("reach", marks=pytest.mark.slow),
         pytest.param("matmul", marks=pytest.mark.slow),
         pytest.param("grouped", marks=pytest.mark.slow),
         pytest.param("algorithms", marks=pytest.mark.slow),
         pytest.param("import", marks=pytest.mark.slow),
-        pytest.param("training", marks=pytest.mark.torch),
+        pytest.param("training", marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("collectives", marks=pytest.mark.slow),
     ],
 )
@@ -152,6 +153,7 @@ def test_benchmark_runs(name, tmp_path):
         assert name in {"collectives", "import"} or {"rocpy", "numpy"} <= set(row["kernels"])
 
 
+@pytest.mark.slow
 def test_reach_is_held_to_an_instruction_set_and_names_all_kernels(tmp_path):
     path = tmp_path / "reach.json"
     words = ["--quick", "--isa", "avx2", "--only", "16x16x16 float32", "--json", path]
@@ -297,7 +299,12 @@ def test_goals_judge_what_was_measured(tmp_path):
 
 
 def test_demo_is_right_and_says_where_it_ran(monkeypatch, capsys):
-    document = json.loads(run("-m", "rocpy", "demo", "--json"))
+    # Small, and measured once: it is right at any size.
+    monkeypatch.setattr(demo, "SHAPES", ((8, 96, 64), (1, 64, 32), (33, 17, 65)))
+    monkeypatch.setattr(demo, "ROUNDS", 1)
+    with pytest.raises(SystemExit, match="^0$"):
+        main(["demo", "--json"])
+    document = json.loads(capsys.readouterr().out)
     assert document["platform"]
     assert document["device"]
     assert len(document["rows"]) >= 3
@@ -312,18 +319,20 @@ def test_demo_is_right_and_says_where_it_ran(monkeypatch, capsys):
     assert "At most 1 is correct" in capsys.readouterr().out
 
 
-def test_bench_command_writes_results(tmp_path):
-    rows = json.loads(run("-m", "rocpy", "bench", "overhead", "--quick", "--output", tmp_path, "--json"))["rows"]
-    assert rows == json.loads((tmp_path / "overhead.json").read_text(encoding="utf-8"))["rows"]
+@pytest.mark.slow
+def test_demo_at_its_own_sizes():
+    assert "At most 1 is correct" in run("-m", "rocpy", "demo")
 
 
-def test_bench_command_draws(tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+def test_bench_command_writes_results_and_draws(tmp_path):
     page = tmp_path / "plot.html"
-    run("-m", "rocpy", "bench", "import", "--quick", "--output", tmp_path, "--plot", page)
-    text = page.read_text(encoding="utf-8")
-    assert "<svg" in text
-    assert "rocpy after numpy" in text
+    plot = ["--plot", page] if util.find_spec("matplotlib") else []
+    rows = json.loads(run("-m", "rocpy", "bench", "overhead", "--quick", "--output", tmp_path, "--json", *plot))["rows"]
+    assert rows == json.loads((tmp_path / "overhead.json").read_text(encoding="utf-8"))["rows"]
+    if plot:
+        text = page.read_text(encoding="utf-8")
+        assert "<svg" in text
+        assert "rocpy matmul" in text
 
 
 @pytest.mark.parametrize(("words", "hint"), [(["nonsense"], "overhead"), (["import", "--plot", "drawing.pdf"], ".png")])
