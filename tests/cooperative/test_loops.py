@@ -183,7 +183,12 @@ def test_loops_fail_as_threads_one_by_one_do(function, monkeypatch):
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("folder", ["100%20", "a, !b", 'q"%1', "atomic @rocpy_simt_barrier("])
+SPECIAL = ["100%20", "a, !b", 'q"%1', "atomic @rocpy_simt_barrier("]
+
+
+@pytest.mark.parametrize(
+    "folder", [" ".join(SPECIAL), *(pytest.param(name, marks=pytest.mark.slow) for name in SPECIAL)]
+)
 def test_paths_of_kernels_do_not_matter(folder, tmp_path):
     (tmp_path / folder).mkdir()
     path = tmp_path / folder / "run%2.py"
@@ -209,9 +214,10 @@ def test_paths_of_kernels_do_not_matter(folder, tmp_path):
     assert done.stdout == "{'LOOPS'}\n", done.stderr
 
 
-def test_values_that_depend_on_hundreds_of_others(monkeypatch):
+@pytest.mark.parametrize("count", [120, pytest.param(400, marks=pytest.mark.slow)])
+def test_values_that_depend_on_hundreds_of_others(monkeypatch, count):
     source = ["def long_chain(x, out):", "    i = coop.threadIdx.x", "    h = np.uint64(i + 1)"]
-    source += ["    h = (h ^ (h >> np.uint64(13))) * np.uint64(0x9E3779B97F4A7C15)"] * 400
+    source += ["    h = (h ^ (h >> np.uint64(13))) * np.uint64(0x9E3779B97F4A7C15)"] * count
     source += ["    coop.syncthreads()", "    out[coop.blockIdx.x, i] = h >> np.uint64(40)"]
     names = {"coop": coop, "np": np}
     exec("\n".join(source), names)

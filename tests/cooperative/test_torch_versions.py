@@ -168,7 +168,11 @@ def kernels():  # noqa: C901 - one function each
     ]
 
 
-@pytest.mark.parametrize("kernel", kernels(), ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel",
+    # numpy's functions of whole arrays take seconds to compile.
+    [pytest.param(each, marks=pytest.mark.slow if each.name == "copied" else [], id=each.name) for each in kernels()],
+)
 def test_only_what_is_written_is_raised(kernel):
     assert raised(kernel, ones(), ones()) == [False, True]
 

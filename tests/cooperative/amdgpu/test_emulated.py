@@ -13,7 +13,7 @@ from rocpy.cooperative.amdgpu import device_library
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 WARP_SIZES = {"gfx942": 64, "gfx1201": 32}
-FEW = ("sum", "exclusive_scan", "scan_items", "load", "shuffle", "topk_max_keys")
+FEW = ("sum", "scan_items", "load", "shuffle", "topk_max_keys")
 # Warps of a block would write to the same places, or have too few counters.
 OF_BLOCKS = {name for name, call in CALLS.items() if "coop.store" in call} | {"scan_prefix", "histogram"}
 

@@ -47,7 +47,7 @@ def test_widths_of_warps(debug):
 
 
 @RELEASE_AND_DEBUG
-@pytest.mark.parametrize("name", ["sum", "min", "max", "reduce"])
+@pytest.mark.parametrize("name", ["sum", "reduce", *(pytest.param(x, marks=pytest.mark.slow) for x in ("min", "max"))])
 @pytest.mark.parametrize("group", ["this_block()", "this_warp(4)"])
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
 def test_reductions_of_no_threads(name, group, count, debug):
@@ -94,7 +94,7 @@ def test_a_tile_beyond_the_end_has_no_valid_items(name, debug):
 
 
 @RELEASE_AND_DEBUG
-@pytest.mark.parametrize("name", ["topk_max_keys", "topk_min_keys"])
+@pytest.mark.parametrize("name", ["topk_max_keys", pytest.param("topk_min_keys", marks=pytest.mark.slow)])
 def test_a_negative_number_of_greatest_keys(name, debug):
     refused(f"k = coop.{name}(coop.this_block(), x[i], n)", -1, rf"coop\.{name}: k is negative", debug=debug)
 
