@@ -34,7 +34,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("mesh", ["Auto", "Explicit"])
+@pytest.mark.parametrize("mesh", ["Auto", pytest.param("Explicit", marks=pytest.mark.slow)])
 def test_on_several_devices(mesh, run_python):
     """For each axis of each operand that is cut, with each kind of mesh: the values and gradients of one device."""
     run_python(
@@ -57,10 +57,19 @@ for number, each in enumerate(shapes):
     )
 
 
-def test_in_exported_programs(run_python):
+# Of 1 and 2, some equal and some not.
+ALL_EXTENTS = "itertools.product((1, 2), repeat=3)"
+FEW_EXTENTS = "((1, 1, 1), (2, 2, 2), (1, 2, 2), (2, 2, 1))"
+
+
+@pytest.mark.parametrize(
+    "each", [FEW_EXTENTS, pytest.param(ALL_EXTENTS, marks=pytest.mark.slow)], ids=["few extents", "all extents"]
+)
+def test_in_exported_programs(each, run_python):
     """For extents that coincide when the program runs: values and gradients of the meaning that was traced."""
     run_python(
         BEGIN
+        + f"each_extents = {each}\n"
         + """
 known = [export.DisabledSafetyCheck.custom_call("rocpy_matmul")]
 for shapes, one_per_row in ((("b, m, 3", "3, n", "m, 1"), True), (("p, b, m, 3", "3, n", "b, n"), False)):
@@ -69,7 +78,7 @@ for shapes, one_per_row in ((("b, m, 3", "3, n", "m, 1"), True), (("p, b, m, 3",
     ours = both(lambda a, b, bias: matmul(a, b, epilogue="gelu_bias", bias=bias))
     theirs = jax.jit(both(lambda a, b, bias: jax.nn.gelu(a @ b + (bias if one_per_row else bias[..., None, :]))))
     program = export.export(jax.jit(ours), disabled_checks=known)(*symbols)
-    for extents in itertools.product((1, 2), repeat=3):
+    for extents in each_extents:
         value = dict(zip("bmn", extents), p=2)
         operands = [draw(*(value.get(one.strip()) or int(one) for one in text.split(","))) for text in shapes]
         near(program.call(*operands), theirs(*operands))

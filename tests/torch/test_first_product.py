@@ -81,7 +81,9 @@ AFTER = """
     "imports", ["", pytest.param("import rocpy.torch", marks=pytest.mark.slow)], ids=["rocpy", "rocpy.torch"]
 )
 @pytest.mark.parametrize(
-    "tracer", [pytest.param(name, marks=pytest.mark.slow if " " in name else []) for name in BODIES], ids=list(BODIES)
+    "tracer",
+    [pytest.param(name, marks=pytest.mark.slow if name != "make_fx" else []) for name in BODIES],
+    ids=list(BODIES),
 )
 def test_the_graph_holds_the_product_alone(run_python, tracer, imports):
     program = PROGRAM.format(imports=imports, body=BODIES[tracer].strip(), after=AFTER.strip())

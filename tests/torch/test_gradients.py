@@ -161,7 +161,7 @@ def test_complex_factors():
 
 @needs_complex
 @pytest.mark.parametrize("name", ["none", "silu", "sigmoid"])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bias", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["function", "operator", "layer", "replaced"])
 def test_complex_layers(name, bias, form):
     x, weight = randn(2, 3, 4, dtype=torch.complex128), randn(5, 4, dtype=torch.complex128)

@@ -76,7 +76,7 @@ def test_no_graph_break(pair):
     ("backend", "activations"),
     # Other backends get the block's own code, in which rocpy computes the layers.
     # A float that a module computes is an argument of the graph with dynamic=True, so that one formula is not known.
-    [("aot_eager", 0), ("rocpy", 3), pytest.param("inductor", 0, marks=pytest.mark.slow)],
+    [("aot_eager", 0), *(pytest.param(*row, marks=pytest.mark.slow) for row in (("rocpy", 3), ("inductor", 0)))],
 )
 def test_five_batch_sizes_compile_once(backend, activations, pair):
     theirs, ours = pair
