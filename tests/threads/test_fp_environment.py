@@ -61,16 +61,16 @@ def test_results_have_the_bits_of_the_default_environment(part, name):
     assert found == wanted
 
 
+@pytest.mark.parametrize("peer", ["", pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])])
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", with_slow(NAMES, QUICK[:1]))
-def test_results_of_a_process_that_begins_in_another_environment(name, when, with_torch):
+def test_results_of_a_process_that_begins_in_another_environment(name, when, peer):
     # The pool's and the streams' threads are made by the first product, and inherit the environment of its thread.
-    torch = "torch" if with_torch else ""
 
     def run(*arguments: str) -> dict[str, object]:
         environment = {**os.environ, "ROCPY_NUM_THREADS": "4", "PYTHONPATH": str(SUPPORT)}
         done = subprocess.run(
-            [sys.executable, str(SUPPORT / "fp_program.py"), *arguments, torch],
+            [sys.executable, str(SUPPORT / "fp_program.py"), *arguments, peer],
             capture_output=True, text=True, env=environment, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
