@@ -64,7 +64,7 @@ def test_bias(kind, activation, shape):
 
 @pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("beta", [1.0, -0.5])
+@pytest.mark.parametrize("beta", [-0.5, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", [(M, N), (1, N), (N,)], ids=str)
 def test_addend(kind, activation, beta, shape):
     a, b = operands(kind)
@@ -138,7 +138,7 @@ def test_arrays_that_jax_lacks(dtype):
 
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu_erf", "silu", "sigmoid", "clamp", "gelu_aux", "relu_aux"])
-@pytest.mark.parametrize("alpha", [1.0, 1 / 16])
+@pytest.mark.parametrize("alpha", [1 / 16, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_a_result_of_eight_bits(kind, name, alpha):
     """The derivative is computed in wider types, from what was saved in eight bits."""
     a, b = jnp.full((1, 4), 4, kind), jnp.full((4, 1), 2, kind)

@@ -61,7 +61,25 @@ EMPTY = [
 ]
 
 
-@pytest.mark.parametrize("epilogue", list(rocpy.blaslt.EPILOGUES))
+# One of each kind: of each further operand and of each further result.
+QUICK = {
+    "default",
+    "bias",
+    "clamp_bias",
+    "silu",
+    "gelu_aux_bias",
+    "relu_aux",
+    "dgelu_bgrad",
+    "drelu",
+    "bgrada",
+    "bgradb",
+}
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in rocpy.blaslt.EPILOGUES],
+)
 def test_every_epilogue_of_empty_operands(epilogue):
     for a, b in EMPTY:
         given = operands(epilogue, a, b)
