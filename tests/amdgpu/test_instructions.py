@@ -254,7 +254,10 @@ def run(arch, number, slots):
     return out
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch",
+    [pytest.param(arch, marks=[] if arch in ("gfx942", "gfx1201") else pytest.mark.slow) for arch in ARCHITECTURES],
+)
 def test_arithmetic(arch):
     number = 0
     for (text, case), present in zip(CASES.items(), bench(arch)[1], strict=True):

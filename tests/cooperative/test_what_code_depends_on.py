@@ -150,7 +150,7 @@ def _run(kernel, dtype=np.int64, threads=2):
     return out.tolist()
 
 
-@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_kernel_is_compiled_with_the_globals_of_that_moment(debug):
     names = _with_helper()
     kernel = coop.jit(debug=debug)

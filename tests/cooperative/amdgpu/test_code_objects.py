@@ -33,7 +33,23 @@ def check(name, arch, dtype="float32", width=0):
     return code
 
 
-@pytest.mark.parametrize("name", CALLS)
+# Those of which another takes the same way.
+RELATED = {
+    "min",
+    "max",
+    "reduce_named",
+    "exclusive_sum",
+    "all",
+    "merge_sort_keys",
+    "discontinuity",
+    "store",
+    "exchange",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in RELATED else []) for name in CALLS]
+)
 def test_primitive(name):
     check(name, "gfx942")
 

@@ -45,7 +45,15 @@ def expected_sums(x, width):
 
 
 @compiles
-@pytest.mark.parametrize(("arch", "size"), [("gfx942", 64), ("gfx1100", 64), ("gfx1201", 64), ("gfx1201", 32)])
+@pytest.mark.parametrize(
+    ("arch", "size"),
+    [
+        ("gfx942", 64),
+        ("gfx1201", 32),
+        pytest.param("gfx1100", 64, marks=pytest.mark.slow),
+        pytest.param("gfx1201", 64, marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_on_the_cpu_and_on_a_gpu(arch, size):
     kernel = coop.jit(warp_size=size, threads=1)(of_warps)
     x = np.arange(100)[::-1].copy()

@@ -130,6 +130,7 @@ def test_radix_sort(rng):
         check_radix_sort("float32", True, 3, threads, width, 64, bits, rng)
 
 
+@pytest.mark.slow
 def test_topk(rng):
     for threads, width, k, valid in (
         (64, 0, 5, 10**6),

@@ -51,7 +51,7 @@ def _wanted(calls):
     return {call: make(make(_X)).tolist() for call, make in calls.items()}
 
 
-@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_result_that_is_the_next_value(debug):
     calls = _DEBUG if debug else _PLAIN
     out = np.zeros((len(calls), 8), np.int64)
