@@ -96,6 +96,7 @@ def test_doctor_finds_a_path_that_leads_nowhere(tmp_path):
     assert [row["check"] for row in document["findings"] if row["status"] == "problem"] == ["rocm path"]
 
 
+@pytest.mark.slow
 def test_selftest_writes_its_report(tmp_path):
     done = rocpy("doctor", "-r", "1", "--selftest", "--report", "report.json", ROCPY_PLATFORM="host")
     report = json.loads((tmp_path / "report.json").read_text())

@@ -57,8 +57,13 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("stress", [None, "5"])
+@pytest.mark.parametrize(
+    ("name", "stress"),
+    [
+        *((name, None) for name in PROGRAMS),
+        *(pytest.param(name, "5", marks=[] if "queued" in name else pytest.mark.slow) for name in PROGRAMS),
+    ],
+)
 def test_it_ends_quietly(run_python, name, stress):
     done = run_python(HEAD + "    " + PROGRAMS[name].lstrip() + "\n", timeout_s=60, ROCPY_HOST_STRESS=stress)
     assert done.stderr == ""

@@ -184,8 +184,7 @@ PROGRAM = """
 def test_bits_do_not_depend_on_the_thread_count(run_python):
     one = run_python(PROGRAM, ROCPY_NUM_THREADS="1").stdout
     assert one.count("\n") >= 100
-    for threads in ("2", "5"):
-        assert run_python(PROGRAM, ROCPY_NUM_THREADS=threads).stdout == one
+    assert run_python(PROGRAM, ROCPY_NUM_THREADS="5").stdout == one
 
 
 def test_results_repeat_bit_for_bit():
