@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import random
 import re
 import shutil
 import tempfile
@@ -38,6 +39,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Note when the run began, and give the tests a tuning database and a cache of their own."""
     config.stash[STARTED] = time.monotonic()
+    if config.getoption("--time-budget-s") is not None:
+        config.option.loadscopereorder = False  # xdist's own: the file of most tests first, in every run
     folder = tempfile.mkdtemp(prefix="rocpy-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["ROCPY_TUNING_DB"] = f"{folder}/tuning.sqlite3"
@@ -83,7 +86,14 @@ repeat_random_tests()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests that a framework's name marks, or is a fixture of, where it is absent or not wanted."""
+    """Skip the tests that a framework's name marks, or is a fixture of, where it is absent or not wanted.
+
+    Where a budget leaves tests out, the files come in another order in each run, so that it is not always the same.
+    """
+    if config.getoption("--time-budget-s") is not None:
+        draw = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))  # the same in each process of a run
+        order = {path: draw.random() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: order[item.path])
     for name in FRAMEWORKS:
         if config.getoption(f"--without-{name}"):
             reason = f"{name}: not wanted in this run ({name.upper()}= is empty)"
