@@ -41,7 +41,7 @@ struct Error {
   int64_t block_rank = 0;  // the lowest of those that failed is kept
   Index3 block{};
   Index3 thread{};
-  std::string site;  // "file:line", empty where unknown
+  std::string site;  // "file:line" or "file:line#call", empty where unknown
   bool has_other = false;
   Index3 other_block{};
   Index3 other_thread{};

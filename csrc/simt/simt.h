@@ -21,7 +21,7 @@ typedef struct rocpy_simt_state {
   int32_t warp_size; /* 32 or 64 */
   int32_t debug;     /* 1: accesses are checked, undefined results are poisoned */
   int64_t dynamic_shared_bytes;
-  const char *site;  /* "file:line" of the call or, in debug mode, the statement that runs */
+  const char *site;  /* "file:line" of the statement that runs in debug mode, "file:line#call" of what may wait */
   void *frame;       /* of a resumable kernel, which sets it: see rocpy_simt_frame */
   int32_t undefined; /* debug mode: 1 while what is returned or stored is an undefined result */
 } rocpy_simt_state;

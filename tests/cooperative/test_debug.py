@@ -158,6 +158,81 @@ def test_a_collective_that_a_thread_misses_is_an_error_in_every_mode():
         kernel[1, 16](np.zeros(16), np.zeros(1))
 
 
+def _either(x, out):
+    i, block = coop.threadIdx.x, coop.this_block()
+    out[i] = coop.sum(block, x[i], all=True) if i < 4 else coop.max(block, x[i], all=True)
+
+
+def _total_in_block(value):
+    return coop.sum(coop.this_block(), value, all=True)
+
+
+def _of_two_types(x, out):
+    i = coop.threadIdx.x
+    out[i] = _total_in_block(x[i]) if i < 4 else _total_in_block(np.float64(x[i]))
+
+
+@pytest.mark.parametrize(
+    ("function", "debug"),
+    [(_either, False), pytest.param(_either, True, marks=pytest.mark.slow), (_of_two_types, False)],
+    ids=["calls", "debug", "types"],
+)
+def test_calls_of_one_line_are_calls_of_their_own(function, debug):
+    with pytest.raises(DivergentBarrierError, match="in another call of that line"):
+        coop.jit(debug=debug)(function)[1, 8](np.arange(8), np.zeros(8))
+
+
+@pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_call_in_a_function_is_the_same_call_wherever_that_is_called(debug):
+    @coop.jit(debug=debug)
+    def kernel(x, out):
+        def total(value):
+            return coop.sum(coop.this_block(), value, all=True)
+
+        i = coop.threadIdx.x
+        if i < 4:
+            out[i] = _total_in_block(x[i])
+            out[i] += total(x[i])
+        else:
+            out[i] = _total_in_block(10 * x[i])
+            out[i] += total(10 * x[i])
+
+    out = np.zeros(8, np.int64)
+    kernel[1, 8](np.ones(8, np.int64), out)
+    assert out.tolist() == [88] * 8
+
+
+def _clipped(value):
+    if value > 0:
+        return value
+    return value * 0
+
+
+def test_a_function_that_returns_restores_the_line_of_its_caller():
+    def shifted(x, out):
+        i = coop.threadIdx.x
+        out[i] = coop.shuffle(coop.this_block(), _clipped(x[i]), "rotate", 1)
+
+    def divergent_sums(x, out):
+        i = coop.threadIdx.x
+        if i < 4:
+            out[i] = coop.sum(coop.this_block(), _clipped(x[i]), all=True)
+        else:
+            out[i] = coop.sum(coop.this_block(), _clipped(x[i]) + 1, all=True)
+
+    def beyond_the_end(x, out):
+        out[_clipped(x[coop.threadIdx.x]) + 8] = 1  # index
+
+    x, out = np.arange(-3, 5), np.zeros(8, np.int64)
+    coop.jit(debug=True)(shifted)[1, 8](x, out)
+    assert out.tolist() == [0, 0, 0, 1, 2, 3, 4, 0]
+    with pytest.raises(DivergentBarrierError):
+        coop.jit(debug=True)(divergent_sums)[1, 8](x, out)
+    kernel = coop.jit(debug=True)(beyond_the_end)
+    with pytest.raises(KernelIndexError, match=f":{line_of(kernel, '# index')}:"):
+        kernel[1, 8](x, out)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_of_threads_is_shuffled(seed):
     @coop.jit(debug=True, seed=seed, threads=1)

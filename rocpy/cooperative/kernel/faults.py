@@ -40,7 +40,8 @@ def warn_of_float64(kernel: Any, lines: Sequence[tuple[str, int]]) -> None:
 
 
 def _parse_site(site: str) -> tuple[str | None, int | None]:
-    filename, _, line = site.rpartition(":")
+    filename, _, rest = site.rpartition(":")
+    line, _, _ = rest.partition("#")
     return (filename, int(line)) if line.isdigit() else (None, None)
 
 
@@ -83,10 +84,11 @@ def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None
         return
     other_file, other_line = _parse_site(error["other_site"])
     other = f" thread {error['other_thread']} at {other_file}:{other_line}" if error["other_thread"] else ""
+    there = "in another call of that line" if (other_file, other_line) == (filename, line) else "there"
     text = {
         "divergence": f"{subject} waits{at}"
         + (f", but {error['detail']}" if error["detail"] else "")
-        + (f";{other} waits there" if other else ""),
+        + (f";{other} waits {there}" if other else ""),
         "race": f"{subject}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
         "global_race": f"{subject}{at} {error['detail']}, an element of an array: {_other(error, other)}",
         "division": f"{subject}{at} divides an integer by zero, whose result is 0 without debug=True",

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
+import re
 from typing import Any
 
 from llvmlite import ir as llvm_ir
@@ -30,6 +32,8 @@ from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 _DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
 _PACKAGE = "rocpy.cooperative"
+# Numba names what an instruction computes by its offset in the bytecode; in a function that it has put in line, too.
+_OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
 
 
 class KernelLower(Lower):
@@ -115,17 +119,10 @@ class SiteLower(KernelLower):
 
     def lower_inst(self, inst: Any) -> None:
         """Lower one instruction of Numba's."""
-        if self.every_line:
-            if inst.loc.line != self._line and not isinstance(inst, ir.Del):
-                self._line = inst.loc.line
-                self._mark(inst.loc)
-        elif isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Expr) and inst.value.op == "call":
-            function = self.typeof(inst.value.func.name)
-            stub = getattr(function, "typing_key", None)
-            if getattr(stub, "__module__", "") is not None and str(getattr(stub, "__module__", "")).startswith(
-                _PACKAGE
-            ):
-                self._mark(inst.loc)
+        if self.every_line and not isinstance(inst, ir.Del):
+            self._mark_line(inst)
+        if self._is_call(inst) and self._may_wait(self.typeof(inst.value.func.name)):
+            self._mark(inst.loc, self._identity(inst))
         if self._is_next_of_range(inst):
             self._lower_next_of_range(inst)
         else:
@@ -147,9 +144,38 @@ class SiteLower(KernelLower):
                 if isinstance(each, llvm_ir.Instruction) and each.opname == "add" and "nsw" not in each.flags:
                     each.flags = [*each.flags, "nsw"]
 
-    def _mark(self, location: Any) -> None:
-        text = self.context.insert_const_string(self.module, f"{location.filename}:{location.line}")
-        self.builder.store(text, runtime.field(self.builder, runtime.SITE_OFFSET, BYTES))
+    @staticmethod
+    def _is_call(inst: Any) -> bool:
+        return isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Expr) and inst.value.op == "call"
+
+    @staticmethod
+    def _may_wait(function: Any) -> bool:
+        """Return whether a function is this package's, or one that Numba compiled, which stores no line itself."""
+        if isinstance(function, types.Dispatcher):
+            return function.dispatcher._compiler.pipeline_class.__module__ != __name__
+        module = getattr(getattr(function, "typing_key", None), "__module__", None)
+        return str(module or "").startswith(_PACKAGE)
+
+    def _identity(self, inst: Any) -> str:
+        """Return what tells a call from others of its line: its offset and its types."""
+        expression = inst.value
+        offsets = (_OFFSET.search(each) for each in (inst.target.name, expression.func.name))
+        offset = next((each[1] for each in offsets if each), "")
+        text = f"{offset} {self.typeof(expression.func.name)} {self.fndesc.calltypes[expression]}"
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def _mark_line(self, inst: Any) -> None:
+        if inst.loc.line != self._line:
+            self._line = inst.loc.line
+            self._mark(inst.loc)
+
+    def _mark(self, location: Any, identity: str = "") -> None:
+        site = f"{location.filename}:{location.line}" + (f"#{identity}" if identity else "")
+        text = self.context.insert_const_string(self.module, site)
+        self.builder.store(text, self._site())
+
+    def _site(self) -> Any:
+        return runtime.field(self.builder, runtime.SITE_OFFSET, BYTES)
 
 
 class CheckedLower(SiteLower):
@@ -161,6 +187,12 @@ class CheckedLower(SiteLower):
         """Prepare the body."""
         super().pre_lower()
         self._undefined = Undefined(self)
+
+    def extract_function_arguments(self) -> Any:
+        """Read the arguments, and the line that the caller is at."""
+        arguments = super().extract_function_arguments()
+        self._site_of_caller = self.builder.load(self._site())
+        return arguments
 
     def lower_inst(self, inst: Any) -> None:
         """Lower one instruction between what the runtime is to know before and after it."""
@@ -181,19 +213,12 @@ class CheckedLower(SiteLower):
             elif method == whole.SORT:
                 self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, READ)
         self._undefined.before(inst)
+        if isinstance(inst, ir.Return):
+            self.builder.store(self._site_of_caller, self._site())
         super().lower_inst(inst)
         self._undefined.after(inst)
         if method == whole.SORT:
             self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, WRITE)
-
-    def _mark_line(self, inst: Any) -> None:
-        if inst.loc.line != self._line:
-            self._line = inst.loc.line
-            self._mark(inst.loc)
-
-    @staticmethod
-    def _is_call(inst: Any) -> bool:
-        return isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Expr) and inst.value.op == "call"
 
     def _tell_elements(self, variable: Any, kind: types.Array, access: int) -> None:
         """Tell the runtime of an access to each element of an array."""
