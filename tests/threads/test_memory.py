@@ -121,7 +121,7 @@ WORK = {
 }
 
 
-# The first calls of the others are calls of these.
+# The others make the objects that these make.
 QUICK = ("plan", "weight", "function", "new_shape", "copied", "stream", "refused")
 
 
