@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rocpy._messages.suggestions import did_you_mean
-from rocpy.cooperative.api.combining import inclusive_scan, reduce
-from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadIdx
+from rocpy.cooperative.api.combining import inclusive_scan
+from rocpy.cooperative.api.device import blockDim, blockIdx, grid, local, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle
 from rocpy.cooperative.api.operators import NAMES, name_of
 from rocpy.cooperative.kernel.arguments import as_numpy, is_tensor, raise_versions
@@ -20,11 +20,13 @@ from rocpy.cooperative.kernel.kernel import Kernel, jit
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
+_FEWEST_BLOCKS, _MOST_ROWS = 64, 256
+_MOST_PARTIALS = MOST_THREADS.bit_length()
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # a number fits one of a later kind
 
 
 def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) -> Any:
-    """Reduce each row of an array, the last dimension, with one block of threads.
+    """Reduce each row of an array, the last dimension, in the order in which a block of threads does.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     op
         As for `reduce`; a Python function is compiled at its first use for `x`'s type, with the globals of then.
     threads
-        Threads of a block, 1 to 1024; the order of the operations depends on this number only.
+        Threads of the block, 1 to 1024; the order of the operations depends on this number only.
     out
         Array that receives the results, of the shape of `x` without its last dimension; it shares no memory with `x`.
 
@@ -69,7 +71,9 @@ def _reduce_rows(name: str, x: Any, op: Any, threads: Any, out: Any) -> Any:
     result, array = _result(name, x, out, values, values.shape[:-1])
     kernel = _reducer(_operator(name, op, values.dtype), values.dtype)
     try:
-        kernel[len(rows), block](rows, array.reshape(len(rows)))
+        # Each thread has a row; there are many blocks, which are distributed over the CPUs.
+        size = min(max(len(rows) // _FEWEST_BLOCKS, 1), _MOST_ROWS)
+        kernel[-(-len(rows) // size), size](rows, array.reshape(len(rows)), block)
     finally:
         raise_versions((out,), [(0,)])
     return result
@@ -281,44 +285,78 @@ def _identity(op: Any, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _reducer(op: Any, dtype: np.dtype) -> Kernel:
-    combine, kind = _pairwise(op, dtype), dtype.type
+    combine_into = _combiner_into(op, dtype)
 
-    def row_reduction(x: Any, out: Any) -> None:
-        row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
-        # Whole runs of neighbours for each thread: the operands keep their order.
-        each = (n + blockDim.x - 1) // blockDim.x
-        held = x[row, min(rank * each, n - 1)]
-        for j in range(rank * each + 1, min(rank * each + each, n)):
-            held = kind(combine(held, x[row, j]))
-        total = reduce(this_block(), held, op, valid_items=(n + each - 1) // each)
-        if rank == 0:
-            out[row] = total
+    def row_reduction(x: Any, out: Any, threads: int) -> None:
+        row, n = grid(1), x.shape[1]
+        # As a block of so many threads reduces the row: whole runs of neighbours, so that the operands keep their
+        # order, then neighbours of those. What is not yet combined has as many runs as the number of runs has bits.
+        each = (n + threads - 1) // threads
+        partial, top = local.array(_MOST_PARTIALS, dtype), -1
+        for run in range((n + each - 1) // each if row < x.shape[0] else 0):
+            top += 1
+            partial[top] = x[row, run * each]
+            for j in range(run * each + 1, min(run * each + each, n)):
+                combine_into(partial, top, x[row, j])
+            count = run + 1
+            while count % 2 == 0:
+                top -= 1
+                combine_into(partial, top, partial[top + 1])
+                count //= 2
+        if row < x.shape[0]:
+            while top > 0:
+                top -= 1
+                combine_into(partial, top, partial[top + 1])
+            out[row] = partial[0]
 
     return jit(row_reduction)
 
 
 @functools.lru_cache(maxsize=256)
 def _scanner(op: Any, dtype: np.dtype, exclusive: bool, begins: bool) -> Kernel:
-    combine, kind = _pairwise(op, dtype), dtype.type
+    combine_into = _combiner_into(op, dtype)
 
     def row_scan(x: Any, first: Any, out: Any) -> None:
         row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
         each = (n + blockDim.x - 1) // blockDim.x
         begin, end = rank * each, min(rank * each + each, n)
-        total = x[row, min(begin, n - 1)]
+        held, before = local.array(1, dtype), local.array(1, dtype)
+        held[0] = x[row, min(begin, n - 1)]
         for j in range(begin + 1, end):
-            total = kind(combine(total, x[row, j]))
-        before = shuffle(this_block(), inclusive_scan(this_block(), total, op), "up", 1)
-        if begins:
-            before = first[0] if rank == 0 else kind(combine(first[0], before))
+            combine_into(held, 0, x[row, j])
+        others = shuffle(this_block(), inclusive_scan(this_block(), held[0], op), "up", 1)
+        before[0] = first[0] if begins else others
+        if begins and rank > 0:
+            combine_into(before, 0, others)
         for j in range(begin, end):
-            held = x[row, j]
+            held[0] = before[0]
             if begins or j > 0:
-                held = kind(combine(before, held))
-            out[row, j] = before if exclusive else held
-            before = held
+                combine_into(held, 0, x[row, j])
+            else:
+                held[0] = x[row, j]
+            out[row, j] = before[0] if exclusive else held[0]
+            before[0] = held[0]
 
     return jit(row_scan)
+
+
+def _combiner_into(op: Any, dtype: np.dtype) -> Any:
+    """Return a function that combines an element of an array with a value, which kernels call."""
+    combine = _pairwise(op, dtype)
+    code = getattr(getattr(op, "py_func", getattr(op, "function", op)), "__code__", None)
+    if dtype.names is not None and code is not None and code.co_argcount == 3:
+
+        def fill(values: Any, index: int, other: Any) -> None:
+            result = local.array(1, dtype)
+            combine(values[index], other, result[0])
+            values[index] = result[0]
+
+        return fill
+
+    def replace(values: Any, index: int, other: Any) -> None:
+        values[index] = combine(values[index], other)
+
+    return replace
 
 
 def _pairwise(op: Any, dtype: np.dtype) -> Any:

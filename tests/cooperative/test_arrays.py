@@ -55,6 +55,43 @@ def test_a_function_keeps_the_order_of_operands(rng):
     assert (shifted[:, 0] == 1000).all()
 
 
+@pytest.mark.parametrize("columns", [77, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_row_has_the_bits_of_a_block(columns, rng):
+    @coop.jit
+    def sums(x, out):
+        each = (x.shape[1] + coop.blockDim.x - 1) // coop.blockDim.x
+        total = x[coop.blockIdx.x, each * coop.threadIdx.x]
+        for j in range(1, each):
+            total += x[coop.blockIdx.x, each * coop.threadIdx.x + j]
+        out[coop.blockIdx.x] = coop.sum(coop.this_block(), total, all=True)
+
+    x = rng.standard_normal((40, columns)).astype(np.float32)
+    out = np.empty(40, np.float32)
+    threads = next(each for each in range(99, 1, -1) if columns % each == 0)
+    sums[40, threads](x, out)
+    assert coop.row_sum(x, threads=threads).tobytes() == out.tobytes()
+
+
+def _least(a, b):
+    return a if a["key"] < b["key"] else b
+
+
+def _add_and_multiply(a, b, out):
+    out["key"] = a["key"] + b["key"]
+    out["value"] = a["value"] * b["value"]
+
+
+@pytest.mark.parametrize("threads", [1, pytest.param(256, marks=pytest.mark.slow)])
+def test_structured_rows(threads):
+    x = np.array([[(3, 1.0), (1, 2.0), (2, 0.5)]], [("key", np.int32), ("value", np.float64)])
+    assert coop.block_reduce(x, _least, threads=threads).tolist() == [(1, 2.0)]
+    assert coop.block_reduce(x, _add_and_multiply, threads=threads).tolist() == [(6, 1.0)]
+    scanned = coop.block_scan(x, _add_and_multiply, exclusive=True, initial=(10, 2.0), threads=threads)
+    assert scanned.tolist() == [[(10, 2.0), (13, 2.0), (14, 4.0)]]
+    if threads > 1:
+        assert coop.block_scan(x, _least, threads=threads).tolist() == [[(3, 1.0), (1, 2.0), (1, 2.0)]]
+
+
 @pytest.mark.torch
 def test_tensors_give_tensors(rng):
     import torch

@@ -83,9 +83,9 @@ def test_a_kernel_of_blocks_alone_is_compiled_whatever_its_warps(arch, size):
 
 @compiles
 def test_array_forms_are_for_waves_of_any_size():
-    reducer = arrays._reducer("+", np.dtype(np.float32))
+    scanner = arrays._scanner("+", np.dtype(np.float32), False, False)
     for arch, lanes in (("gfx942", 64), ("gfx1250", 32)):
-        code = coop.compile(reducer, "void(float32[:,::1],float32[::1])", arch, threads=256)
+        code = coop.compile(scanner, "void(float32[:,::1],float32[::1],float32[:,::1])", arch, threads=256)
         assert code.info.wave_size == lanes
 
 
