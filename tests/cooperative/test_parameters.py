@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Parameters of kernels: defaults are arguments like others, and all are positional."""
 
+import enum
+import typing
+
 import numpy as np
 import pytest
 
@@ -68,3 +71,49 @@ def test_a_grid_may_be_a_list():
     x = np.zeros(8)
     kernel[[2, 1], [4]](x)
     assert (x == 2).all()
+
+
+@pytest.mark.parametrize("settings", [(1.0, 2), (True, 2), (1, (2.0, 1))])
+def test_settings_that_equal_valid_ones_are_refused_before_and_after_those(settings):
+    @coop.jit
+    def kernel(x):
+        x[0] = 1
+
+    for _ in range(2):
+        with pytest.raises(InvalidProblemError, match="it must be an integer or a tuple of one to three integers"):
+            kernel[settings]
+        assert kernel[1, 2] is kernel[1, 2]
+        assert kernel[1, (2, 1)].block == (2, 1, 1)
+
+
+class _Colour(enum.IntEnum):
+    GREEN = 3
+
+
+class _Length(float):
+    pass
+
+
+class _Pair(typing.NamedTuple):
+    first: float
+    second: int
+
+
+def test_numbers_of_derived_classes_are_numbers():
+    @coop.jit(float="float32")
+    def kernel(x, number, pair):
+        x[0] = number
+        x[1] = pair[0] / 3
+
+    x = np.zeros(2)
+    kernel[1, 1](x, _Colour.GREEN, _Pair(_Length(1), 2))
+    assert x.tolist() == [3, np.float32(1) / np.float32(3)]
+
+
+def test_a_named_tuple_has_indices():
+    @coop.jit
+    def kernel(x, pair):
+        x[0] = pair.first
+
+    with pytest.raises(KernelTypeError, match="no attribute 'first' in kernels: a named tuple is a tuple there"):
+        kernel[1, 1](np.zeros(1), _Pair(1, 2))

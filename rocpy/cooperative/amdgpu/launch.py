@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.cooperative.amdgpu import code_object, device_library
-from rocpy.cooperative.kernel.arguments import is_tensor, raise_versions
+from rocpy.cooperative.kernel.arguments import is_tensor, number_of, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -89,9 +89,10 @@ def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[An
     if isinstance(argument, tuple):
         members = [_flatten(kernel, f"{name}[{i}]", each, index, flat) for i, each in enumerate(argument)]
         return typed.tuple_type(members)
-    if isinstance(argument, (bool, int, float, complex, np.generic)):
-        flat.append(argument)
-        return typed.type_of(argument)
+    number = number_of(argument)
+    if number is not None:
+        flat.append(number)
+        return typed.type_of(number)
     where = device_of(argument)
     if where != index:
         raise InvalidOperandError(

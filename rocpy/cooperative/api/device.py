@@ -362,8 +362,8 @@ class _Atomics:
     """Read, change and write in one step, on an element of an array: ``coop.atomic.add(array, index, value)``.
 
     ``add``, ``sub``, ``max``, ``min``, ``and_``, ``or_``, ``xor``, ``exch`` and ``cas`` (``cas(array, index, expected,
-    value)``); each returns what the element held before. An index is an integer, or a tuple of them; a negative one
-    counts from the end.
+    value)``); each returns what the element held before. Of a number and NaN ``max`` and ``min`` are the number, as the
+    instructions of GPUs have it. An index is an integer, or a tuple of them; a negative one counts from the end.
     """
 
     def __repr__(self) -> str:

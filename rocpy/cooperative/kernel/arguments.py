@@ -17,13 +17,22 @@ from rocpy.runtime.memory import Buffer, shared_tensor
 
 def value_of(kernel: Any, index: int, argument: Any) -> Any:
     """Return an argument of a kernel as the runtime takes it: a number, an array of numpy's or a tuple of them."""
-    if isinstance(argument, (bool, int, float, complex, np.generic)):
-        return argument
+    number = number_of(argument)
+    if number is not None:
+        return number
     names = kernel.function.__code__.co_varnames
     name = names[index] if index < len(names) else f"argument {index}"
     if isinstance(argument, tuple):
         return tuple(value_of(kernel, index, each) for each in argument)
     return as_numpy(f"kernel {kernel.name}", name, argument, "a number, an array or a tuple of them")
+
+
+def number_of(argument: Any) -> Any:
+    """Return an argument that is a number, of Python's own type where it is of a class derived from that; else None."""
+    if isinstance(argument, np.generic):
+        return argument
+    kind = next((each for each in (bool, int, float, complex) if isinstance(argument, each)), None)
+    return argument if kind is type(argument) else kind and kind(argument)
 
 
 def as_numpy(subject: str, name: str, argument: Any, accepted: str = "an array") -> np.ndarray:
@@ -126,6 +135,9 @@ def _rounded(argument: Any) -> Any:
 
 def narrowed(argument: Any) -> Any:
     """Return an argument of a kernel for float32: Python's floats are of that type."""
-    if type(argument) is float or type(argument) is complex:
-        return _rounded(argument)
-    return tuple(map(narrowed, argument)) if type(argument) is tuple else argument
+    if isinstance(argument, tuple):
+        return tuple(map(narrowed, argument))
+    number = number_of(argument)
+    if type(number) is float or type(number) is complex:
+        return _rounded(number)
+    return argument if number is None else number

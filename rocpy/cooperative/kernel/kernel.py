@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import threading
@@ -24,6 +23,7 @@ from rocpy.runtime.graph import is_captured
 from rocpy.runtime.stream import synchronize_stream
 
 _ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
+_EXACT = frozenset({int, type(None), *(np.dtype(each).type for each in "bBhHiIlLqQ")})  # integers, and no stream
 _lock = threading.RLock()
 hold_over_forks(_lock)
 
@@ -108,15 +108,13 @@ class Kernel:
 
     def __getitem__(self, configuration: Any) -> Launch:
         """Return the kernel for one grid and block."""
-        try:
-            return self._launches[configuration]
-        except (KeyError, TypeError):
-            pass
-        launch = Launch(self, configuration)
-        if launch.stream is None:
-            if len(self._launches) > 256:
-                self._launches.clear()
-            with contextlib.suppress(TypeError):  # of lists
+        exact = _is_exact(configuration)  # else it may equal another that is valid: 1.0 and True equal 1
+        launch = self._launches.get(configuration) if exact else None
+        if launch is None:
+            launch = Launch(self, configuration)
+            if exact:
+                if len(self._launches) > 256:
+                    self._launches.clear()
                 self._launches[configuration] = launch
         return launch
 
@@ -243,6 +241,16 @@ def _completed(kernel: Kernel, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         names = ", ".join(code.co_varnames[: code.co_argcount])
         raise InvalidProblemError(f"kernel {kernel.name}({names}) was called with {len(arguments)} arguments")
     return arguments + defaults[len(defaults) - missing :]
+
+
+def _is_exact(configuration: Any) -> bool:
+    """Return whether settings of a launch, without a stream, consist of integers and tuples of them."""
+    if type(configuration) is not tuple:
+        return False
+    for part in configuration:
+        if type(part) not in _EXACT and not (type(part) is tuple and _EXACT.issuperset(map(type, part))):
+            return False
+    return True
 
 
 def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:

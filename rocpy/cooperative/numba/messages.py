@@ -63,7 +63,8 @@ def _no_attribute(seen: re.Match[str]) -> str:
         return NO_MEMORY
     if module and not module[1].startswith(("rocpy", "numba", "math", "numpy")):
         return _no_member(module[1], name)
-    return f"{module[1] if module else _types(owner)} has no attribute '{name}' in kernels"
+    advice = ": a named tuple is a tuple there, whose members have indices" if re.match(r"(Uni)?Tuple\(", owner) else ""
+    return f"{module[1] if module else _types(owner)} has no attribute '{name}' in kernels{advice}"
 
 
 def _no_member(module: str, name: str) -> str:
