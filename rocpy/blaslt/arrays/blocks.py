@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from typing import Any
 
@@ -273,8 +274,37 @@ def _looked_up(codes: Any, dtype: str) -> Any:
     return torch.from_numpy(table).to(codes.device)[codes.long()]
 
 
-def dequantized(operand: Any, scale: Any, name: str) -> Any:
-    """Return an operand times its scales by blocks, in float32: an array of its framework, a Buffer's of numpy."""
+# Exponents of the largest numbers of the types that have scales by blocks, and of float32.
+_LARGEST = {"float8_e4m3fn": 8, "float8_e5m2": 15, "float6_e2m3fn": 2, "float6_e3m2fn": 4, "float4_e2m1fn": 2}
+_LARGEST_FLOAT32 = 127
+
+
+def balance(a: Any, b: Any, scales: ScaleArguments) -> tuple[int, int, int]:
+    """Return exponents by which a and b are multiplied so that neither, times its scales, is beyond float32.
+
+    The third one is that by which the product is multiplied then. All are 0 for scales below 2^112, whatever the types.
+    """
+    spare_a, spare_b = (_spare(operand, scale) for operand, scale in ((a, scales.a), (b, scales.b)))
+    down_a, down_b = max(0, -spare_a), max(0, -spare_b)
+    # The other operand takes up what it can, so that nothing small is lost.
+    up_a, up_b = min(down_b, max(0, spare_a)), min(down_a, max(0, spare_b))
+    return up_a - down_a, up_b - down_b, down_a + down_b - up_a - up_b
+
+
+def _spare(operand: Any, scale: Any) -> int:
+    """Return how much larger an operand's largest scale might be, as an exponent."""
+    codes = _as_bytes(scale)
+    codes = codes[codes != 255]
+    most = int(codes.max()) - 127 if math.prod(codes.shape) else 0
+    dtype = operand.dtype if type(operand) is Packed else dtypes.lookup(operand.dtype).name
+    return _LARGEST_FLOAT32 - _LARGEST[dtype] - most
+
+
+def dequantized(operand: Any, scale: Any, name: str, exponent: int = 0) -> Any:
+    """Return an operand times its scales by blocks, in float32: an array of its framework, a Buffer's of numpy.
+
+    It is multiplied by 2 to the ``exponent`` too.
+    """
     right = name == "b"
     if type(operand) is Packed:
         memory = _as_bytes(operand.memory)
@@ -285,6 +315,7 @@ def dequantized(operand: Any, scale: Any, name: str) -> Any:
         numbers = _as_bytes(operand)
         numbers = _looked_up(numbers, dtypes.lookup(operand.dtype).name)
     factors = _looked_up(_as_bytes(scale), "float8_e8m0fnu")
+    factors = factors * 2.0**exponent if exponent else factors
     if type(factors) is not type(numbers):
         factors = values(factors) if isinstance(numbers, np.ndarray) else sys.modules["torch"].from_numpy(factors)
     lone = numbers.ndim == 1

@@ -64,7 +64,8 @@ class UnfusedPlan:
             if stream is not None:
                 synchronize()
             native = self.product.native_operands()
-            self.native.reset_operands(**{name: native[name] for name in self.replaced_names})
+            scalars = self.product.native_scalars() if self.product.recipe.blocks else {}
+            self.native.reset_operands(**{name: native[name] for name in self.replaced_names}, **scalars)
         base = self.native.execute(algorithm=chosen, stream=stream)
         if stream is not None:
             synchronize()

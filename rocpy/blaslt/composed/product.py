@@ -17,7 +17,7 @@ from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
 from rocpy._operand import describe
-from rocpy.blaslt.arrays.blocks import are_blocks, dequantized
+from rocpy.blaslt.arrays.blocks import are_blocks, balance, dequantized
 from rocpy.blaslt.arrays.copies import assign
 from rocpy.blaslt.arrays.framework import Framework, framework_of, values
 from rocpy.blaslt.arrays.staging import needed, upload
@@ -76,6 +76,7 @@ class Unfused:
         self.operands = operands
         self.arguments = arguments
         self.scales = scales
+        self._exponent = 0  # of two, by which the native product is multiplied
         self.a_ndim, self.b_ndim = (len(getattr(operands[name], "memory", operands[name]).shape) for name in ("a", "b"))
 
     def native_operands(self) -> dict[str, Any]:
@@ -90,9 +91,12 @@ class Unfused:
             if not recipe.blocks and needed(operands["b"]):
                 operands["b"] = upload(operands["b"], "b")  # beside the others' copies on the device
         if recipe.blocks:
-            for name, scale in (("a", self._scales.a), ("b", self._scales.b)):
+            scales = self._scales
+            *exponents, self._exponent = balance(operands["a"], operands["b"], scales)
+            for name, scale, exponent in zip(("a", "b"), (scales.a, scales.b), exponents, strict=True):
                 bare = isinstance(getattr(operands[name], "memory", operands[name]), Buffer)
-                wide = dequantized(operands[name], scale, name)
+                with np.errstate(all="ignore"):
+                    wide = dequantized(operands[name], scale, name, exponent)
                 operands[name] = _buffer(wide) if bare else wide
         like = getattr(operands["a"], "memory", operands["a"])
         for name in ("a", "b"):
@@ -112,10 +116,10 @@ class Unfused:
 
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the native product, but for its scales."""
-        arguments = dict(self.arguments)
+        arguments = {**self.arguments, **self.native_scalars()}
         arguments.update(epilogue=self.recipe.epilogue, dtype=self.recipe.dtype)
         if not self.recipe.scaled:
-            arguments.update(alpha=1.0, beta=None)
+            arguments["beta"] = None
         arguments.pop("clamp")
         if arguments.get("compute") != "tf32" or self.recipe.operands:
             arguments["compute"] = None
@@ -162,7 +166,8 @@ class Unfused:
         """Return the host scalars of the native product."""
         if not self.recipe.scaled:
             return {"alpha": 1.0}
-        return {"alpha": self.arguments["alpha"], "beta": self.arguments["beta"]}
+        alpha = self.arguments["alpha"]
+        return {"alpha": alpha * 2.0**self._exponent if self._exponent else alpha, "beta": self.arguments["beta"]}
 
     def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: ScaleArguments | None) -> None:
         """Take other operands of the same problem, other scalars and other scales."""
@@ -211,8 +216,14 @@ class Unfused:
         if number(alpha) == 0:
             x = framework.module.zeros_like(x)  # as BLAS has it, whatever a, b and their scales hold
         else:
-            x = x * self._factor(framework, "scale_a", scales.a, x) * self._factor(framework, "scale_b", scales.b, x)
-            x = x * float(alpha)
+            factor_a, factor_b = (
+                self._factor(framework, name, value, x)
+                for name, value in (("scale_a", scales.a), ("scale_b", scales.b))
+            )
+            if math.prod(getattr(factor_a, "shape", ())) == math.prod(getattr(factor_b, "shape", ())) == 1:
+                x = x * _multiplied(number, alpha, factor_b, factor_a)  # in the order of the library
+            else:
+                x = x * factor_a * factor_b * float(alpha)
         c = self.operands["c"]
         if c is not None and (beta is None or number(beta) != 0):
             c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", scales.c, x)
@@ -292,6 +303,15 @@ def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: ScaleArguments
     operands = {"a": viewed(a, "a"), "b": viewed(b, "b")}
     sums = Unfused(Recipe("default", dtype), epilogue, dtype, operands, {}, scales).operand_sums(viewed(base, "d"))
     return delivered(sums, base)
+
+
+def _multiplied(number: Any, *factors: Any) -> Any:
+    """Return a product of numbers and arrays of one number, rounded to a type after each multiplication."""
+    product: Any = 1.0
+    for factor in factors:
+        numbers = isinstance(product, float) and isinstance(factor, int | float)
+        product = float(number(product) * number(factor)) if numbers else product * factor
+    return product
 
 
 def _dtype_name(operand: Any) -> str:

@@ -31,6 +31,8 @@ cdef class Scales:
     cdef int note_copy(self, str name, str form) except -1
 
 
+# The same with factors of 1 in the place of those of a and b.
+cdef Scales without_factors(Scales scales, const Operand *a, const Operand *b, int device)
 cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
 # `by_rows`: a scale of a for its only row is applied as those of several rows are.
 cdef Scales read_scales(ScaleArguments values, const Operand *a, const Operand *b, int device, bint by_rows)

@@ -197,6 +197,37 @@ cdef int read_one(Scales scales, int slot, str name, object value, const Operand
     return read_number(scales, slot, name, value, device)
 
 
+cdef Scales without_factors(Scales scales, const Operand *a, const Operand *b, int device):
+    """Return scales whose factors of a and b are 1, for a product of which nothing is left: the library multiplies that by its own, and 0
+    times a factor that is not finite is NaN."""
+    cdef Scales neutral = Scales.__new__(Scales)
+    cdef Buffer ones
+    cdef int slot, axis
+    cdef int64_t count
+    memcpy(neutral.pointers, scales.pointers, sizeof(neutral.pointers))
+    memcpy(neutral.arrays, scales.arrays, sizeof(neutral.arrays))
+    neutral.problem, neutral.amax = scales.problem, scales.amax
+    neutral.held, neutral.numbers = list(scales.held), list(scales.numbers)
+    for slot, name in enumerate(("scale_a", "scale_b")):
+        if scales.problem.get(name) not in _OF_FLOATS:
+            continue
+        count = 1
+        if scales.arrays[slot].ndim >= 0:
+            for axis in range(scales.arrays[slot].ndim):
+                count *= scales.arrays[slot].shape[axis]
+        elif scales.problem[name] == "vector":
+            count = rows_of(a) if slot == scale_a else columns_of(b)
+        if count == 1:
+            ones = number(1.0, device)
+        else:
+            ones = Buffer((count,), "float32", device=device)
+            copy_aside(ones, numpy.ones(count, numpy.float32), device, True)
+        neutral.pointers[slot] = ones.data
+        neutral.held.append(ones)
+        neutral.numbers.append(ones)
+    return neutral
+
+
 cdef inline int64_t rows_of(const Operand *a) noexcept nogil:
     return a.shape[a.ndim - 2] if a.ndim > 1 else 1
 

@@ -235,6 +235,11 @@ cdef int refuse_capture(Completion completion, str what, str do) except -1
 cdef int refuse_captured(object stream, str what, str do) except -1
 
 
+cdef inline bint is_nothing(double alpha, const Operand *a) noexcept nogil:
+    """Whether nothing is left of a product: alpha is 0 in float32, in which it is applied, or there is nothing to add."""
+    return <float>alpha == 0 or a.shape[a.ndim - 1] == 0
+
+
 cdef inline int wait_if_running(hipStream_t stream) except -1:
     """Wait for a stream; the GIL is given up only if there is something to wait for."""
     if abi.slot_hipStreamQuery(stream) == abi.hipErrorNotReady:

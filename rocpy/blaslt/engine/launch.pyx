@@ -8,7 +8,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
-from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b
+from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, without_factors
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
@@ -91,6 +91,8 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
         return outputs(result, extra_result, amax_result)
     aim(&pointers, call, a, &operands.b, &operands.c)
     if scales is not None:
+        if is_nothing(launch.factors.alpha, a) and not sums_operand(call):
+            scales = without_factors(scales, a, &operands.b, launch.device)
         aim_scales(&pointers, call, scales)
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
@@ -106,6 +108,11 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
     elif launch.completion == Completion.CAPTURE:
         capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra_result, amax_result))))
     return outputs(result, extra_result, amax_result)
+
+
+cdef bint sums_operand(const CachedCall *call) noexcept nogil:
+    """Whether a product's bias gradient is a sum along a or b, which their scales multiply whatever alpha is."""
+    return call.plan.spec().epilogue == abi.HIPBLASLT_EPILOGUE_BGRADA or call.plan.spec().epilogue == abi.HIPBLASLT_EPILOGUE_BGRADB
 
 
 cdef inline void aim_scales(MatmulPointers *pointers, const CachedCall *call, Scales scales):

@@ -141,7 +141,11 @@ cdef Scales read_group_scales(GroupedCall call, Ragged ragged, const Operands *w
     cdef int index
     lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
              _group_scales.Lines(whole.b.shape[whole.b.ndim - 1], ragged == Ragged.n))
-    for index, one in enumerate(_group_scales.pair(values, lines, count, longest, by_rows)):
+    cdef list pair = list(_group_scales.pair(values, lines, count, longest, by_rows))
+    if <float>call.factors.alpha == 0:
+        # Nothing is left of the products: the library multiplies that by the factors, and 0 times one that is not finite is NaN.
+        pair = list(_group_scales.pair(tuple([None if value is None else 1.0 for value in values]), lines, count, longest, by_rows))
+    for index, one in enumerate(pair):
         if one is None:
             continue
         name = "scale_b" if index else "scale_a"

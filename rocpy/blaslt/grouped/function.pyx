@@ -17,10 +17,10 @@ from rocpy.blaslt.operands._arguments cimport check_copies, check_whole, describ
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, release_context,
-    synchronize_stream,
+    CachedCall, CallKind, Completion, MatmulPointers, Operands, PlanKey, PlanKind, StreamContext, borrow_context, is_nothing,
+    release_context, synchronize_stream,
 )
-from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B
+from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales, scale_a as _SCALE_A, scale_b as _SCALE_B, without_factors
 from rocpy.blaslt.front.call cimport check_product, outputs_of
 from rocpy.blaslt.front.steps cimport refuse_steps
 from rocpy.blaslt.model.packed cimport Packed
@@ -349,6 +349,9 @@ cdef class ListedGroups:
         cdef ListedProduct product
         cdef Operand fresh, extra
         cdef object row = self.call.row, result = self.out[g], auxiliary = None
+        if scales is not None and is_nothing(self.call.factors.alpha, &operands.a):
+            scales = without_factors(scales, &operands.a, &operands.b, self.call.device)
+            self.numbers.append(scales.numbers)
         if result is None:
             result = allocate(&fresh, &operands.a, cached.result_type, cached.result_ndim, cached.result_shape, like)
             product.pointers.d = fresh.data

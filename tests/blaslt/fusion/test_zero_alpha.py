@@ -94,3 +94,23 @@ def test_the_oracle_reads_neither(epilogue):
     seen = evaluate(np.full((2, 2), np.nan), np.ones((2, 2)), alpha=0.0, epilogue=epilogue, **keywords)
     assert np.isfinite(seen.result).all()
     assert (seen.magnitude == (1.0 if oracle.bias else 0.0)).all()
+
+
+@pytest.mark.parametrize("scales", [(np.inf, np.nan), (1e30, 1e30)])
+@pytest.mark.parametrize("epilogue", ["default", "relu_bias"])
+@pytest.mark.parametrize("kind", ["number", "vector"])
+def test_scales_multiply_nothing(kind, epilogue, scales):
+    """With alpha = 0 and with K = 0; the library multiplies what is left, 0, by its factors."""
+    shapes = ((), ()) if kind == "number" else ((3, 1), (1, 4))
+    scale_a, scale_b = (np.full(shape, one, np.float32) for shape, one in zip(shapes, scales, strict=True))
+    bias, c = np.full(4, 2, np.float32), np.ones((3, 4), np.float32)
+    more = {"scale_a": scale_a, "scale_b": scale_b, "dtype": "float32", "epilogue": epilogue}
+    more |= {"bias": bias} if epilogue == "relu_bias" else {}
+    wanted = np.full((3, 4), 3.0 if epilogue == "relu_bias" else 1.0)
+    for k, alpha in ((0, 1.0), (32, 0.0)):
+        a, b = (np.ones(shape, ml_dtypes.float8_e4m3fn) for shape in ((3, k), (k, 4)))
+        np.testing.assert_array_equal(rocpy.matmul(a, b, c, alpha=alpha, **more), wanted)
+        more_in_groups = {key: value for key, value in more.items() if key != "bias"}
+        bias_of_groups = {"bias": [bias]} if "bias" in more else {}
+        d = rocpy.grouped_matmul([a], [b], alpha=alpha, **more_in_groups, **bias_of_groups)[0]
+        np.testing.assert_array_equal(d, wanted - 1)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.arrays.blocks import dequantized, pack, prepare, unpack
+from rocpy.blaslt.arrays.blocks import balance, dequantized, pack, prepare, unpack
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.testing import evaluate
@@ -119,6 +120,60 @@ def test_special_exponents():
         with np.errstate(over="ignore"):
             wanted = np.float32(np.nan if code == 255 else 32 * 2.0 ** (code - 127))
         np.testing.assert_array_equal(d[0, 0], wanted)
+
+
+def with_scales(rng, name, low, high, m=5, n=70, k=96):
+    """Operands with their largest numbers among the elements, and scales of which the product of two is of use."""
+    top = np.float32(ml_dtypes.finfo(dtype_of(name)).max)
+    a, b = (rng.choice([top, -top, 1, 0], shape).astype(dtype_of(name)) for shape in ((m, k), (k, n)))
+    scale_a, scale_b = rng.integers(low, high, (m, k // 32)), 254 - rng.integers(low, high, (k // 32, n))
+    return a, scale_a.astype(np.uint8), b, scale_b.astype(np.uint8)
+
+
+@pytest.mark.parametrize("large", ["a", "b"])
+@pytest.mark.parametrize("name", MX)
+def test_an_element_times_its_scale_may_be_beyond_float32(name, large, rng):
+    a, scale_a, b, scale_b = with_scales(rng, name, *((248, 255) if large == "a" else (0, 7)))
+    exact = rocpy.dequantize_mx(a, scale_a, "float64") @ rocpy.dequantize_mx(b, scale_b, "float64", axis=-2)
+    bias = rng.standard_normal(70, np.float32)
+    with rocpy.Weight(b, scale=scale_b) as weight:
+        found = [
+            rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32"),
+            rocpy.matmul(a, weight, scale_a=scale_a, dtype="float32"),
+            rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32", epilogue="bias", bias=bias) - bias,
+        ]
+    size = np.abs(rocpy.dequantize_mx(a, scale_a, "float64")) @ np.abs(
+        rocpy.dequantize_mx(b, scale_b, "float64", axis=-2)
+    )
+    for d in found:
+        assert (np.abs(d - exact) <= 1e-5 * size + 1e-5).all()
+
+
+def test_rows_with_large_scales_leave_the_bits_of_others_as_they_are(rng):
+    a, scale_a, b, scale_b = quantized(rng, "float8_e4m3fn", 9, 17, 96)
+    options = {"reproducible": "batch"}
+    alone = rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32", options=options)
+    large = scale_a.view(np.uint8).copy()
+    large[4] = 254
+    among = rocpy.matmul(a, b, scale_a=large, scale_b=scale_b, dtype="float32", options=options)
+    others = np.arange(9) != 4
+    np.testing.assert_array_equal(among[others], alone[others])
+    assert not np.array_equal(among[4], alone[4])
+
+
+@pytest.mark.parametrize("name", MX)
+@pytest.mark.parametrize(("low", "high"), [(250, 255), (0, 5), (100, 140)])
+def test_balanced_operands_are_numbers_of_float32_with_the_same_products(name, low, high, rng):
+    a, scale_a, b, scale_b = with_scales(rng, name, low, high)
+    left, right = prepare(a, b, ScaleArguments(scale_a, scale_b), rocpy.blaslt.Options())
+    of_a, of_b, of_product = balance(left, right, ScaleArguments(scale_a, scale_b))
+    assert (of_a, of_b, of_product) == (0, 0, 0) or low != 100
+    with np.errstate(all="raise"):
+        wide = [dequantized(*one) for one in ((left, scale_a, "a", of_a), (right, scale_b, "b", of_b))]
+    wanted = rocpy.dequantize_mx(a, scale_a, "float64"), rocpy.dequantize_mx(b, scale_b, "float64", axis=-2)
+    for values, exponent, exact in zip(wide, (of_a, of_b), wanted, strict=True):
+        np.testing.assert_array_equal(values.astype(np.float64) * 2.0**-exponent, exact)
+    assert of_a + of_b + of_product == 0
 
 
 @pytest.mark.parametrize("epilogue", ["default", "gelu_bias"])

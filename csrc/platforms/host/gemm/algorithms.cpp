@@ -228,9 +228,60 @@ bool run_sums(int32_t id, const Problem &problem, void *workspace, size_t worksp
   return true;
 }
 
+void *moved(void *data, Type type, int64_t elements) {
+  return data ? const_cast<char *>(offset(data, type, elements)) : nullptr;
+}
+
+// Rows [first, first + count) of one batch entry by themselves.
+Problem rows_of(const Problem &p, int64_t g, int64_t first, int64_t count) {
+  Problem rows = p;
+  rows.m = count;
+  rows.batch = 1;
+  rows.a.data = offset(p.a.data, p.a.type, g * p.a.batch_stride + first * p.a.row_stride);
+  const int64_t scales = g * p.a.scale.batch_stride + first * (p.k / block_depth);
+  rows.a.scale.data = static_cast<const char *>(p.a.scale.data) + scales;
+  if (!p.b.packed) {
+    rows.b.data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
+    rows.b.scale.data = static_cast<const char *>(p.b.scale.data) + g * p.b.scale.batch_stride;
+  }
+  rows.d = moved(p.d, p.d_type, g * p.d_batch_stride + first * p.d_row_stride);
+  if (p.c) rows.c = offset(p.c, p.d_type, g * p.c_batch_stride + first * p.c_row_stride);
+  rows.aux_data = moved(p.aux_data, p.aux_type, g * p.aux_batch_stride + first * p.aux_row_stride);
+  rows.bias = moved(p.bias, p.bias_type, g * p.bias_batch_stride + (p.bias_per_row ? first : 0));
+  return rows;
+}
+
+// Runs of rows with large scales apart from those without, whose bits must not depend on the others.
+bool run_rows_apart(int32_t id, const Problem &p, void *workspace, size_t workspace_bytes) {
+  for (int64_t g = 0; g < p.batch; g++) {
+    const auto is_large = [&p, g](int64_t i) { return has_large_scales(rows_of(p, g, i, 1).a, 1, p.k, 1); };
+    for (int64_t first = 0, end = 0; first < p.m; first = end) {
+      const bool large = is_large(first);
+      for (end = first + 1; end < p.m && is_large(end) == large;) end++;
+      const Problem rows = rows_of(p, g, first, end - first);
+      if (!(large ? run_large_scales(rows) : run_sums(id, rows, workspace, workspace_bytes))) return false;
+    }
+  }
+  return true;
+}
+
+bool run_large(int32_t id, const Problem &p, bool in_b, void *workspace, size_t workspace_bytes) {
+  size_t needed = 0;
+  if (!supports(id, p, &needed) || needed > workspace_bytes) return false;
+  const bool joined = p.amax || p.program || p.reduction != Reduction::none;
+  if (in_b || joined || !batch_invariant(id, p)) return run_large_scales(p);
+  return run_rows_apart(id, p, workspace, workspace_bytes);
+}
+
 }  // namespace
 
 bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes) {
+  const Problem &p = problem;
+  if (p.k > 0 && (p.a.scale.kind == ScaleKind::block32 || p.b.scale.kind == ScaleKind::block32)) {
+    const bool in_b = has_large_scales(p.b, p.n, p.k, p.batch);
+    const bool large = in_b || has_large_scales(p.a, p.m, p.k, p.batch);
+    if (large && p.m > 0 && p.n > 0 && p.batch > 0) return run_large(id, p, in_b, workspace, workspace_bytes);
+  }
   if (problem.k > 0) return run_sums(id, problem, workspace, workspace_bytes);
   // Nothing is multiplied: a factor that is not finite makes no NaN out of it.
   Problem empty = problem;

@@ -51,15 +51,20 @@ struct BlockTasks {
 
 }  // namespace
 
-size_t packed_block_bytes(Type type, int64_t k, int64_t n) {
+int64_t panels_of_blocks_bytes(Type type, int64_t k, int64_t n) {
   const int64_t width = kernels<float>().tile_columns;
-  return static_cast<size_t>(divide_up(n, width) * (k / block_depth) * bytes_of_block(type, width));
+  return divide_up(n, width) * (k / block_depth) * bytes_of_block(type, width);
+}
+
+size_t packed_block_bytes(Type type, int64_t k, int64_t n) {
+  return static_cast<size_t>(panels_of_blocks_bytes(type, k, n) + 1);
 }
 
 void pack_blocks(const Matrix &b, int64_t k, int64_t n, void *packed) {
   BlockTasks tasks{b, k, n, kernels<float>().tile_columns, static_cast<uint8_t *>(packed)};
   const double elements = static_cast<double>(k) * static_cast<double>(n);
   parallel_for(divide_up(n, tasks.width), useful_threads(elements, elements), BlockTasks::task, &tasks);
+  static_cast<char *>(packed)[panels_of_blocks_bytes(b.type, k, n)] = has_large_scales(b, n, k, 1);
 }
 
 }  // namespace rocpy_host::gemm

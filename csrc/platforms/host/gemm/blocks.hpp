@@ -34,8 +34,15 @@ inline int64_t bytes_of_block(Type type, int64_t width) {
   return width + block_depth * (type == Type::e2m1 ? width / 2 : width);
 }
 
-// Of a whole k x n operand, k a multiple of 32; and the packing of one whose lines have k adjacent.
+// Of a whole k x n operand, k a multiple of 32: the bytes of its panels, those with what lies behind them, a byte that
+// says whether it has large scales; and the packing of one whose lines have k adjacent.
+int64_t panels_of_blocks_bytes(Type type, int64_t k, int64_t n);
 size_t packed_block_bytes(Type type, int64_t k, int64_t n);
 void pack_blocks(const Matrix &b, int64_t k, int64_t n, void *packed);
+
+// Whether elements of an operand with `lines` rows of a or columns of b may be beyond float32 when they are scaled, and
+// the product of such ones, in the place of any algorithm's. False: no memory; nothing was written then.
+bool has_large_scales(const Matrix &m, int64_t lines, int64_t k, int64_t batch);
+bool run_large_scales(const Problem &p);
 
 }  // namespace rocpy_host::gemm

@@ -54,30 +54,29 @@ ROCPY_INLINE T load_one(const void *data, Type type, int64_t offset) {
   }
 }
 
-// The scales of a problem's operands that are factors of its sums, at one batch entry. Vectors are null when there are
-// none.
+// The factors of a problem's sums, at one batch entry. Vectors are null when there are none. Alpha is multiplied by the
+// scalar scales, as in AMD's kernels, and by that of their A, which b is here, first.
 template <class T>
 struct Factors {
   const float *rows = nullptr, *columns = nullptr;
-  T both = 1, beta = 1, result = 1, aux = 1;
-  bool scaled = false;
+  T alpha = 1, beta = 1, result = 1, aux = 1;
 
   ROCPY_INLINE void take(const Scale &scale, int64_t g, const float **vector) {
     if (scale.kind != ScaleKind::scalar && scale.kind != ScaleKind::vector) return;
     const float *values = static_cast<const float *>(scale.data) + g * scale.batch_stride;
-    scaled = true;
     if (scale.kind == ScaleKind::vector) {
       *vector = values;
     } else {
-      both *= values[0];
+      alpha *= values[0];
     }
   }
 
   ROCPY_INLINE Factors(const Finish<T> &finish, int64_t g) {
     const Problem &p = *finish.problem;
+    alpha = p.alpha_vector ? 1 : finish.alpha;
     beta = finish.beta;
-    take(p.a.scale, g, &rows);
     take(p.b.scale, g, &columns);
+    take(p.a.scale, g, &rows);
     if (p.c_scale) beta *= *p.c_scale;
     if (p.d_scale) result = *p.d_scale;
     if (p.aux_scale) aux = *p.aux_scale;
@@ -155,30 +154,29 @@ struct Affine {
         factors(of, entry),
         g(entry),
         bias(entry * p.bias_batch_stride),
-        scaled(of.alpha != 1 && !p.alpha_vector) {}
+        scaled(factors.alpha != 1 || p.alpha_vector) {}
 
   // Whether a sum stays what it is.
   ROCPY_INLINE bool is_nothing() const {
-    return !factors.scaled && !factors.rows && !scaled && !p.alpha_vector && finish.beta == 0 && !p.has_bias;
+    return !factors.columns && !factors.rows && !scaled && finish.beta == 0 && !p.has_bias;
   }
 
   ROCPY_INLINE void go_to(int64_t to, int lanes_there) {
     constexpr int lanes = vector_lanes<T>;
     column = to;
     count = lanes_there;
-    alpha = splat(finish.alpha);
-    scale = splat(factors.both);
+    alpha = splat(factors.alpha);
     if constexpr (sizeof(T) == 4) {
-      if (factors.columns) scale = scale * load_some(factors.columns + column, count, lanes);
+      if (factors.columns) scale = load_some(factors.columns + column, count, lanes);
     }
-    if (p.alpha_vector) alpha = load_some(static_cast<const T *>(p.alpha_vector) + column, count, lanes);
+    if (p.alpha_vector) alpha = alpha * load_some(static_cast<const T *>(p.alpha_vector) + column, count, lanes);
     if (p.has_bias && !p.bias_per_row) column_bias = load_typed<T>(p.bias, p.bias_type, bias + column, count);
   }
 
   ROCPY_INLINE Vec<T> operator()(Vec<T> x, int64_t row) const {
-    if (factors.scaled) x = x * scale;
+    if (factors.columns) x = x * scale;
     if (factors.rows) x = x * splat(static_cast<T>(factors.rows[row]));
-    if (scaled || p.alpha_vector) x = x * alpha;
+    if (scaled) x = x * alpha;
     if (finish.beta != 0) {
       const int64_t at = g * p.c_batch_stride + row * p.c_row_stride + column;
       x = fma(splat(factors.beta), load_typed<T>(p.c, p.d_type, at, count), x);
