@@ -186,11 +186,28 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
     raise InvalidProblemError(f"a is {a} and b is {b}; cast one, so that both have one dtype")
 
 
+def type_for_out(
+    family: Family, out: str, *, c: str | None, bias: str | None, aux: str | None, scaled: bool = False
+) -> str:
+    """Return the type of the result of a product into an out of a type, where none was asked for; all by their types.
+
+    It is the out's own if there is such a product. Otherwise the result is cast, and is float32 if it can be, so that
+    it is not rounded to 16 bits, or scaled integers to whole numbers, before it is rounded to the out's type.
+    """
+    first = family.results[0]
+    if out in family.results:
+        return out
+    whole = dtypes.lookup(first).kind == "int"
+    if "float32" not in family.results or (whole and not scaled) or _kind_rank(out) < _kind_rank("float"):
+        return first
+    fits = all(x in (None, "float32") for x in (c, aux))
+    return "float32" if fits and (bias is None or bias in bias_types(family, "float32")) else first
+
+
 def result_and_compute(
-    family: Family, operand: str, out: Typed | None, dtype: str | None, compute: str | None
+    family: Family, operand: str, result: str, out: Typed | None, compute: str | None
 ) -> tuple[str, str]:
-    """Return the types of the result and of the accumulation."""
-    result = dtype or (out.dtype if out is not None and out.dtype in family.results else family.results[0])
+    """Check the types of the result and of the accumulation, and return them."""
     if result not in family.results:
         raise UnsupportedError(
             f"dtype: a {operand} product cannot return {result}; expected {' or '.join(family.results)}"
@@ -206,13 +223,13 @@ def result_and_compute(
 _KINDS = ("float8_e8m0fnu", "uint", "int", "float", "complex")
 
 
+def _kind_rank(dtype: str) -> int:
+    return next((rank for rank, prefix in enumerate(_KINDS) if dtype.removeprefix("b").startswith(prefix)), -1)
+
+
 def check_cast(result: str, out: str, results: tuple[str, ...] = ()) -> None:
     """Refuse an out whose type drops what the result's kind has: its sign, its fraction or its imaginary part."""
-    first, second = (
-        next((rank for rank, prefix in enumerate(_KINDS) if name.removeprefix("b").startswith(prefix)), -1)
-        for name in (result, out)
-    )
-    if result != out and second < first:
+    if result != out and _kind_rank(out) < _kind_rank(result):
         raise InvalidProblemError(
             f"out is {out}, and the result is {result}, which is not cast to it; pass out= of "
             f"{' or '.join(results or (result,))}"

@@ -29,7 +29,7 @@ from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import refuse_inside
 from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
 from rocpy.torch.operators.products import product, product_extra
-from rocpy.torch.operators.shapes import refuse_mixed, refuse_nested
+from rocpy.torch.operators.shapes import dtype_for_out, refuse_mixed, refuse_nested
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -176,7 +176,7 @@ def _dispatched(
     refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
-    dtype = _dtype(dtype)
+    dtype = dtype_for_out(a, b, out, c, bias, aux) if out is not None and dtype is None else _dtype(dtype)
     bounds = None if clamp is None else list(clamp_bounds(clamp))
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
     if not torch.compiler.is_compiling():

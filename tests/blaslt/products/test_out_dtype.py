@@ -84,7 +84,7 @@ def test_options_refuse_to_compute_aside(way, epilogue):
 def test_dtype_says_what_is_cast():
     a = np.full((2, 3), 0.1, np.float16)
     narrow, wide = np.empty((2, 2)), np.empty((2, 2))
-    rocpy.matmul(a, a.T, out=narrow)
+    rocpy.matmul(a, a.T, dtype="float16", out=narrow)
     rocpy.matmul(a, a.T, dtype="float32", out=wide)
     np.testing.assert_array_equal(narrow, rocpy.matmul(a, a.T).astype(np.float64))
     np.testing.assert_array_equal(wide, rocpy.matmul(a, a.T, dtype="float32").astype(np.float64))
@@ -193,3 +193,39 @@ def test_eight_bits_saturate_whoever_the_array_is_of(name, library, torch):
             else:
                 found = call(np.zeros((5, 2), rocpy.dtypes.lookup(name).numpy, order=order)).astype(np.float64)
             np.testing.assert_array_equal(found, np.stack([expected, expected], axis=1))
+
+
+@pytest.mark.parametrize("out", ["float64", "float8_e4m3fn"])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "bfloat16", "float16", "int8"])
+def test_a_cast_result_is_not_rounded_to_16_bits_or_to_integers_first(name, out):
+    skip_unless_there(name)
+    a, b, exact, scales = slightly_more(name)
+    target = rocpy.matmul(a, b, out=np.zeros((1, 1), dtype_of(out)), **scales)
+    np.testing.assert_array_equal(target, exact.astype(dtype_of(out)))
+
+
+def slightly_more(name):
+    """Operands of which the product is a little more than 17 / 16, halfway between two numbers of FP8; and that."""
+    scales = {"scale_a": 1.0, "scale_b": 1.0} if name.startswith("float8") else {}
+    a, b = np.array([[1, 1, 2.0**-9]]), np.array([[1], [2.0**-4], [2.0**-9]])
+    if name == "int8":
+        a, b, scales = np.array([[4, 1]]), np.array([[68], [1]]), {"scale_a": 1.0, "scale_b": 2.0**-8}
+    a, b = a.astype(dtype_of(name)), b.astype(dtype_of(name))
+    exact = rocpy.matmul(a, b, dtype="float32", **scales)
+    assert 1.0625 < exact[0, 0] < 1.07
+    return a, b, exact, scales
+
+
+@pytest.mark.torch
+def test_a_traced_product_is_cast_as_others(torch):
+    a, b, exact, _ = slightly_more("bfloat16")
+    left, right = (torch.from_numpy(x.astype(np.float32)).bfloat16() for x in (a, b))
+    target = torch.zeros(1, 1, dtype=torch.float64)
+    traced = torch.compile(lambda: rocpy.matmul(left, right, out=target), backend="eager", fullgraph=True)()
+    assert traced.item() == float(exact[0, 0])
+
+
+def test_an_addend_keeps_the_result_in_its_own_type():
+    a, b, _, _ = slightly_more("float16")
+    c = np.zeros((1, 1), np.float16)
+    np.testing.assert_array_equal(rocpy.matmul(a, b, c, out=np.zeros((1, 1))), 1.0625)
