@@ -92,6 +92,8 @@ cdef bint refuses(const Status &status):
 cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object problem, object options, StreamContext *context, bint packed,
                                     str why) except *:
     """Make the call one that begins with the nearest native product, or refuse for the reason given."""
+    cdef object last = None
+    _recipes.check_function(problem)
     if options.fallback == "error":
         raise _recipes.refused(why)
     _recipes.check_reproducible(problem, options)
@@ -104,11 +106,12 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
             base = _recipes.base_problem(problem, recipe)
             base = _lowering.with_copies(base, _lowering.lower(base).copies)
             build(base, strict, context, packed and not recipe.operands, 1)
-        except (InvalidProblemError, UnsupportedError):
+        except (InvalidProblemError, UnsupportedError) as error:
+            last = error
             continue
         state_recipe(result.get(), recipe)
         return result
-    raise UnsupportedError(why)
+    raise _recipes.not_composed(why, last)
 
 
 cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple auxiliaries, object lowered) except -1:

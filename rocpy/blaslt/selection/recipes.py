@@ -290,9 +290,23 @@ def why(problem: Problem, recipe: Recipe) -> str:
     return f"{reason}: {recipe.text}, then the framework's own operations"
 
 
+_FORBIDDEN = "; options(fallback='error') forbids composing it from the framework's operations"
+
+
 def refused(why: str) -> UnsupportedError:
     """Return the error for a composition that the options forbid."""
-    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it from the framework's operations")
+    return UnsupportedError(why + _FORBIDDEN)
+
+
+def not_composed(why: str, error: Exception | None) -> UnsupportedError:
+    """Return the error for a product that the library cannot fuse and that is not composed; ``error``: of the last try.
+
+    The native product that a composition begins with has no fallback, which its message is not to speak of.
+    """
+    reason = str(error).removesuffix(_FORBIDDEN)
+    if error is None or reason == why:
+        return UnsupportedError(why)
+    return UnsupportedError(f"{why}; the product that it would be composed from is not available either: {reason}")
 
 
 def function_of(row: EpilogueRow) -> str:

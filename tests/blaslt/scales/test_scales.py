@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy.blaslt.selection import recipes
 from rocpy.testing import evaluate
 from rocpy.testing.cases import FLOAT8
 from rocpy.testing.runner import check_outputs, dtype_of, saturated
@@ -351,3 +352,37 @@ def test_scales_may_be_torch_tensors(operands, rng, torch):
         assert isinstance(further["amax"], torch.Tensor)
         expected = evaluate(a, b, scale_a=np.asarray(scale_a), scale_b=np.asarray(scale_b), amax=True)
         check((d.numpy(), {"amax": further["amax"].numpy()}), expected)
+
+
+def test_alpha_is_multiplied_by_the_scale_of_b_and_then_by_that_of_a():
+    """The order of AMD's kernels: their A, whose scale comes first, is b where the result lies in rows."""
+    a, b = (np.ones((16, 32), dtype_of("float8_e4m3fn")) for _ in range(2))
+    large = {"alpha": 1e30, "dtype": "float32"}
+    assert np.isinf(rocpy.matmul(a, b.T, scale_a=1e-30, scale_b=1e30, **large)).all()
+    for scales in ({"scale_a": 1e30, "scale_b": 1e-30}, {"scale_a": np.float32(1e30), "scale_b": np.float32(1e-30)}):
+        for epilogue in ("default", "relu", "gelu_erf"):
+            d = rocpy.matmul(a, b.T, epilogue=epilogue, **scales, **large)
+            np.testing.assert_allclose(d, 32e30, rtol=1e-6)
+    small = {"alpha": 1e-30, "dtype": "float32"}
+    np.testing.assert_allclose(rocpy.matmul(a, b.T, scale_a=1e30, scale_b=1e30, **small), 32e30, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8"])
+@pytest.mark.parametrize("epilogue", ["gelu", "silu"])
+def test_a_refusal_names_what_is_not_supported(epilogue, dtype):
+    """Not what keeps the library from fusing a product that is not composed either."""
+    a = np.ones((16, 16), np.int8)
+    with pytest.raises(
+        rocpy.UnsupportedError, match=f"epilogue {epilogue!r}: a function of real numbers, and the result is"
+    ):
+        rocpy.matmul(a, a, epilogue=epilogue, dtype=dtype, amax=True)
+    answer = rocpy.blaslt.supported("int8", epilogue=epilogue, dtype=dtype, amax=True)
+    assert not answer
+    assert "a function of real numbers" in answer.reasons[0]
+
+
+def test_a_product_without_a_native_part_says_what_that_lacks():
+    part = recipes.refused("no algorithm for the part")
+    text = str(recipes.not_composed("no blocks here", part))
+    assert text.startswith("no blocks here; the product that it would be composed from is not available either: no alg")
+    assert str(recipes.not_composed("no algorithm for the part", part)) == "no algorithm for the part"
