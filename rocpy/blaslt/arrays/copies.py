@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -197,6 +197,32 @@ class Copied(Preparation[ProductCall]):
         result, *extra = outputs if isinstance(outputs, tuple) else (outputs,)
         assign(self._call.out, result)
         return (self._call.out, *extra) if extra else self._call.out
+
+
+class _TensorBytes(NamedTuple):
+    """A tensor of narrow floats as bytes: torch pickles a storage of those that it cannot read again."""
+
+    data: Any
+    dtype: Any
+    is_parameter: bool
+
+
+def picklable(array: Any) -> Any:
+    """Return what an array is pickled as: itself, or a tensor of narrow floats as its bytes."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor) or array.dtype.itemsize > 1:
+        return array
+    if not array.dtype.is_floating_point:
+        return array
+    return _TensorBytes(array.detach().view(torch.uint8), array.dtype, isinstance(array, torch.nn.Parameter))
+
+
+def unpickled(array: Any) -> Any:
+    """Return the array that :func:`picklable` was called with."""
+    if not isinstance(array, _TensorBytes):
+        return array
+    tensor = array.data.view(array.dtype)
+    return sys.modules["torch"].nn.Parameter(tensor, requires_grad=False) if array.is_parameter else tensor
 
 
 def unpacked(weight: Any, bias: Any) -> Any:

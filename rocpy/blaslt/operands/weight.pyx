@@ -282,7 +282,8 @@ cdef class Weight(WeightOperand):
 
     def __reduce__(self):
         source, bias, scale = self.current().values()
-        return (_rebuild, (source, bias, self.layout, scale, type(self), getattr(self, "__dict__", {})))
+        attributes = getattr(self, "__dict__", {})
+        return (_rebuild, (_copies.picklable(source), bias, self.layout, _copies.picklable(scale), type(self), attributes))
 
     def __repr__(self):
         cdef WeightSnapshot snapshot
@@ -296,7 +297,7 @@ cdef class Weight(WeightOperand):
 def _rebuild(source, bias, layout, scale=None, cls=Weight, attributes=()):
     """Make a Weight again from what it pickles as, with the attributes of a subclass."""
     weight = cls.__new__(cls)
-    Weight.__init__(weight, source, bias, scale=scale, layout=layout)
+    Weight.__init__(weight, _copies.unpickled(source), bias, scale=_copies.unpickled(scale), layout=layout)
     return with_attributes(weight, attributes)
 
 

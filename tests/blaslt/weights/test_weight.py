@@ -165,6 +165,19 @@ def test_bfloat16_torch_weights(operands, torch):
     check(d, x, weight, dtype=np.dtype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("copied", [lambda w: pickle.loads(pickle.dumps(w)), copy.deepcopy])
+@pytest.mark.parametrize(("quantize", "name"), [(rocpy.quantize, "float8_e5m2"), (rocpy.quantize_mx, "float4_e2m1fn")])
+def test_a_weight_of_narrow_tensors_is_pickled(quantize, name, copied, torch):
+    a, scale_a = quantize(torch.linspace(-1, 1, 64).reshape(1, 64), name, axis=-1)
+    b, scale_b = quantize(torch.linspace(-3, 4, 64 * 32).reshape(64, 32), name, axis=-2)
+    weight = rocpy.Weight(b, scale=scale_b)
+    again = copied(weight)
+    assert (again.dtype, again.scale.dtype) == (weight.dtype, scale_b.dtype)
+    of_both = [rocpy.matmul(a, w, scale_a=scale_a, dtype="float32") for w in (weight, again)]
+    assert torch.equal(*of_both)
+
+
 def test_pickle_is_the_plain_arrays(operands):
     x, weight, bias = operands
     w = rocpy.Weight(np.ascontiguousarray(weight.T), bias=bias, layout="nk")
