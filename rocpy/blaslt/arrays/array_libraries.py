@@ -10,7 +10,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._operand import describe
-from rocpy._producers.torch_modes import gradient_reason
+from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces
 from rocpy._producers.torch_refusals import advice, refuse_layout
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -60,6 +60,22 @@ class _Numpy:
     @staticmethod
     def wide(x: Any) -> Any:
         return x.astype(np.float64)
+
+    @staticmethod
+    def on_host(x: Any) -> Any:
+        """Return the array as numpy's, without a copy; ``None`` where it has no memory that the host may read."""
+        return x
+
+    @staticmethod
+    def of_codes(codes: Any, row: DType) -> Any:
+        return codes.view(row.numpy)
+
+    @staticmethod
+    def of_array(x: Any) -> Any:
+        return x
+
+
+NUMPY = _Numpy()
 
 
 class _Torch:
@@ -117,6 +133,22 @@ class _Torch:
         values = [*_E2M1, *(-value for value in _E2M1)]
         return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
 
+    def on_host(self, x: Any) -> Any:
+        if x.device.type != "cpu" or not nothing_traces() or kind_reason(x) is not None or is_batched(x):
+            return None
+        plain = x.detach().resolve_neg()
+        return (
+            plain.float() if plain.dtype is self.torch.bfloat16 else plain
+        ).numpy()  # numpy has no bfloat16 of its own
+
+    def of_codes(self, codes: Any, row: DType) -> Any:
+        if row.name == PACKED:
+            codes = codes[..., 0::2] | codes[..., 1::2] << 4
+        return self.of_array(codes).view(self._dtype(row.name))
+
+    def of_array(self, x: Any) -> Any:
+        return self.torch.from_numpy(x)
+
 
 def plain(array: Any, name: str) -> Any:
     """Return an instance of a subclass of numpy's array as a plain one, other objects as they are.
@@ -135,7 +167,7 @@ def plain(array: Any, name: str) -> Any:
 def library_of(x: Any, name: str) -> Any:
     """Return the functions of the library that an array belongs to; `name` is its own in messages."""
     if isinstance(x, np.ndarray):
-        return _Numpy()
+        return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return _Torch(torch)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Conversion of arrays to narrow types and back: MX blocks with shared exponents, and FP8 or int8 with float32 scales.
 
-The arithmetic is that of numpy or of torch, whoever's the array is, in float64: scaling by powers of two and rounding
-to a type of few bits are exact there, so that both give the same bits, whatever the caller's floating-point
-environment.
+The arithmetic is in float64: scaling by powers of two and rounding to a type of few bits are exact there, so that numpy
+and torch give the same bits, whatever the caller's floating-point environment. :mod:`.rounding` computes the same codes
+of arrays in the host's memory, faster.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._producers.torch_modes import is_fake
+from rocpy.blaslt.arrays.array_libraries import NUMPY as _NUMPY
 from rocpy.blaslt.arrays.array_libraries import read, refuse_gradient
 from rocpy.blaslt.arrays.framework import framework_of
+from rocpy.blaslt.arrays.rounding import block_codes, magnitudes, quotient_codes, quotient_integers
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError
 
@@ -126,6 +128,20 @@ def _round(library: Any, x: Any, kind: _Format) -> Any:
     return library.clip(library.rint(x / step) * step, -kind.largest, kind.largest)
 
 
+@functools.cache
+def _code_table(name: str) -> Any:
+    """Return the codes of the numbers that the upper halves of float32 stand for, for :mod:`.rounding`."""
+    library, kind = _NUMPY, _FORMATS[name]
+    halves = np.arange(1 << 16, dtype=np.uint32) << 16
+    numbers = library.cast(halves.view(np.float32), "float64")
+    rounded = _round(library, np.clip(np.where(np.isnan(numbers), 0.0, numbers), -1e300, 1e300), kind)
+    return library.narrow(_without_negative_zero(rounded, name), dtypes.lookup(name)).view(np.uint8)
+
+
+def _without_negative_zero(rounded: Any, name: str) -> Any:
+    return rounded + 0.0 if name.endswith("fnuz") else rounded  # the code of it is NaN in these types
+
+
 @_conversion
 def narrowed(x: Any, dtype: str) -> Any:
     """Return an array rounded to a narrow float with no scale: to nearest even; the excess saturates, NaN is 0.
@@ -210,16 +226,14 @@ def _quantized_blocks(x: Any, dtype: Any, axis: int, *, upward: bool) -> tuple[A
     library.check(row, x.shape[-1])
     kind = _FORMATS[row.name]
     extent = x.shape[axis]
+    host = library.on_host(x)
+    if host is not None:
+        codes, scales = block_codes(
+            host, axis, BLOCK, lambda largest: _shared_exponents(_NUMPY, largest, kind, upward), _code_table(row.name)
+        )
+        return library.of_codes(codes, row), library.of_codes(scales, dtypes.lookup("float8_e8m0fnu"))
     blocks = _blocks(library, library.cast(library.moved(x, axis, -1), "float64"))
-    largest = library.largest(blocks, -1, keep=False)
-    finite = library.isfinite(largest)
-    if upward:
-        wanted = library.cast(library.where(finite & (largest > 0), largest, kind.largest), "float32") / kind.largest
-        fraction, shared = library.frexp(library.cast(wanted, "float64"))
-        shared = library.where(fraction > 0.5, shared, shared - 1)
-    else:
-        shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
-    shared = library.clip(shared, -_BIAS, _BIAS)
+    shared, finite = _shared_exponents(library, library.largest(blocks, -1, keep=False), kind, upward)
     scaled = library.where(finite[..., None], blocks, 0.0) * _power(library, -shared)[..., None]
     rounded = _joined(_round(library, scaled, kind))[..., :extent]
     scales = library.cast(library.where(finite, shared + _BIAS, _NAN_BYTE), "uint8")
@@ -227,6 +241,19 @@ def _quantized_blocks(x: Any, dtype: Any, axis: int, *, upward: bool) -> tuple[A
         library.narrow(library.moved(rounded, -1, axis), row),
         library.reinterpreted(library.moved(scales, -1, axis), "float8_e8m0fnu"),
     )
+
+
+def _shared_exponents(library: Any, largest: Any, kind: _Format, upward: bool) -> tuple[Any, Any]:
+    """Return the exponents of the scales of blocks from their largest magnitudes, and whether these are finite."""
+    largest = library.cast(largest, "float64")
+    finite = library.isfinite(largest)
+    if upward:
+        wanted = library.cast(library.where(finite & (largest > 0), largest, kind.largest), "float32") / kind.largest
+        fraction, shared = library.frexp(library.cast(wanted, "float64"))
+        shared = library.where(fraction > 0.5, shared, shared - 1)
+    else:
+        shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
+    return library.clip(shared, -_BIAS, _BIAS), finite
 
 
 def _blocks(library: Any, x: Any) -> Any:
@@ -349,17 +376,31 @@ def quantize(
         axis = _axis(axis, x.ndim)
     kind = _FORMATS.get(row.name)
     top = 127.0 if kind is None else kind.largest
+    host = library.on_host(x)
+    if host is not None:
+        largest = magnitudes(host, axis)
+        finite, scales = _scales_of(_NUMPY, largest, top)
+        if kind is None:
+            codes = quotient_integers(host, scales, finite, top)
+        else:
+            codes = quotient_codes(host, scales, finite, _code_table(row.name))
+        scales = np.where(finite, scales, np.float32(math.nan))
+        return library.of_codes(codes, row), library.of_array(scales.reshape(()) if axis is None else scales.copy())
     wide = library.cast(x, "float64")
     largest = library.largest(wide, tuple(range(x.ndim)) if axis is None else axis, keep=axis is not None)
+    finite, scales = _scales_of(library, largest, top)
+    scaled = library.where(finite, wide, 0.0) / library.cast(scales, "float64")
+    rounded = library.clip(library.rint(scaled), -top, top) if kind is None else _round(library, scaled, kind)
+    rounded = _without_negative_zero(rounded, row.name)
+    return library.narrow(rounded, row), library.cast(library.where(finite, scales, math.nan), "float32")
+
+
+def _scales_of(library: Any, largest: Any, top: float) -> tuple[Any, Any]:
+    """Return whether the largest magnitudes of slices are finite, and their scales, 1 where they are not or are 0."""
     finite = library.isfinite(largest)
     # Not below the least normal float32, so that dividing by it stays finite.
     scales = library.where(finite & (largest > 0), library.clip(largest / top, 2.0**-126, _FLOAT32_MAX), 1.0)
-    scales = library.cast(scales, "float32")
-    scaled = library.where(finite, wide, 0.0) / library.cast(scales, "float64")
-    rounded = library.clip(library.rint(scaled), -top, top) if kind is None else _round(library, scaled, kind)
-    if row.name.endswith("fnuz"):
-        rounded = rounded + 0.0  # these types have no negative zero: its code is their NaN
-    return library.narrow(rounded, row), library.cast(library.where(finite, scales, math.nan), "float32")
+    return finite, library.cast(scales, "float32")
 
 
 @_conversion

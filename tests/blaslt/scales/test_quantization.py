@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from fractions import Fraction
 
 import ml_dtypes
@@ -391,3 +392,50 @@ def test_products_with_scales_are_rounded_once(dtype, digits, least_exponent, to
         else:
             found = rocpy.dequantize(*arrays, dtype).astype(np.float64)
         np.testing.assert_array_equal(found, np.vectorize(rounded)(wide, digits, least_exponent))
+
+
+# ---- arrays in the host's memory, piece by piece ----
+
+
+def drawn(rng, dtype):
+    """Numbers of all sizes: over the largest, many are halfway between two numbers of a type."""
+    x = (
+        rng.integers(-60, 61, (70, 3, 66))
+        / rng.choice([1, 3, 8], (70, 3, 1))
+        * 2.0 ** rng.integers(-140, 100, (70, 1, 1))
+    )
+    x[0], x[1, :, 5], x[2, 0, 0], x[3, 1, 2], x[4, 0, :9] = 0, 3e38, np.nan, -np.inf, -0.0
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ">f4", np.float64, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    ("quantize", "name"), [(rocpy.quantize, x) for x in (*EIGHT_BITS, "int8")] + [(rocpy.quantize_mx, x) for x in MX]
+)
+def test_pieces_have_the_codes_of_float64(quantize, name, dtype, rng, monkeypatch):
+    x = drawn(rng, dtype)
+    axes = (0, 1, 2) + ((None,) if quantize is rocpy.quantize else ())
+    forms = [x, x.swapaxes(0, 2), x[::2, ::-1, 1:]]
+    with np.errstate(all="raise"):
+        found = [quantize(one, name, axis) for one in forms for axis in axes]
+    monkeypatch.setattr(type(NUMPY), "on_host", staticmethod(lambda x: None))
+    with np.errstate(all="ignore"):
+        wanted = [quantize(one, name, axis) for one in forms for axis in axes]
+    for pair, (values, scales) in zip(found, wanted, strict=True):
+        assert [(one.dtype, one.shape) for one in pair] == [(one.dtype, one.shape) for one in (values, scales)]
+        np.testing.assert_array_equal(pair[0].view(np.uint8), values.view(np.uint8))
+        np.testing.assert_array_equal(pair[1].astype(np.float32), scales.astype(np.float32))
+
+
+@pytest.mark.parametrize("quantize", [rocpy.quantize, rocpy.quantize_mx])
+def test_no_array_of_float64_is_as_large_as_what_is_quantized(quantize, rng):
+    x = rng.standard_normal((2048, 512), np.float32)
+    quantize(x[:1])
+    tracemalloc.start()
+    try:
+        quantize(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < x.nbytes
