@@ -77,7 +77,8 @@ def shared_tensor(Buffer buffer not None):
 cdef class Buffer:
     """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
 
-    It supports DLPack in both directions, on the host platform as CPU memory, after the device has finished its work.
+    It supports DLPack in both directions, on the host platform as CPU memory, after the device has finished its work. Freeing it, by
+    `close` or when the last reference to it goes, waits for all work of its device, as hipFree does.
 
     Parameters
     ----------

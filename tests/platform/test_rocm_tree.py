@@ -212,11 +212,25 @@ def test_fat_binary(tmp_path, arch, form):
 
 
 @pytest.mark.parametrize(
-    ("arch", "warp", "name"),
-    [("gfx90a", 64, "gfx90a:sramecc+:xnack-"), ("gfx950", 64, "gfx950:sramecc+:xnack-"), ("gfx1201", 32, "gfx1201")],
+    ("arch", "warp", "name", "xccs", "wall_clock_khz"),
+    [
+        ("gfx90a", 64, "gfx90a:sramecc+:xnack-", 1, 25000),
+        ("gfx942", 64, "gfx942:sramecc+:xnack-", 8, 100000),
+        ("gfx1201", 32, "gfx1201", 1, 100000),
+    ],
 )
-def test_a_device_answers_as_a_card(arch, warp, name):
-    code = "import rocpy; d = rocpy.Device(0); print(d.properties['warp_size'], d.arch)"
+def test_a_device_answers_as_a_card(arch, warp, name, xccs, wall_clock_khz):
+    code = """if True:
+        import ctypes
+        import rocpy
+        from rocpy.cli.rocm_tree import libraries
+        device, hip = rocpy.Device(0), ctypes.CDLL(str(libraries("7.2")["librocpy_host.so"]))
+        def attribute(number):
+            value = ctypes.c_int()
+            assert hip.rocpy_host_hipDeviceGetAttribute(ctypes.byref(value), number, 0) == 0
+            return value.value
+        print(device.properties["warp_size"], device.arch, attribute(10018), attribute(10017))
+    """
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -225,7 +239,7 @@ def test_a_device_answers_as_a_card(arch, warp, name):
         timeout=120,
         env={**os.environ, "ROCPY_PLATFORM": "host", "ROCPY_HOST_ARCH": arch},
     )
-    assert done.stdout.split() == [str(warp), name], done.stderr
+    assert done.stdout.split() == [str(warp), name, str(xccs), str(wall_clock_khz)], done.stderr
 
 
 def test_a_tree_is_laid_out_again_for_another_release(tmp_path):

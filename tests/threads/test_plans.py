@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -128,7 +130,52 @@ def test_close_in_the_midst_of_another_threads_use_is_refused_or_done():
 # ---- the pool of handles and workspaces ----
 
 
-def test_handles_are_one_for_each_stream_bounded_and_given_back():
+@contextmanager
+def free_memory(functions, share):
+    """Let rocpy see that share of the memory as free, and note the status of each new handle."""
+    size, total, created = ctypes.POINTER(ctypes.c_size_t), 1 << 36, []
+    creating = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    original = creating(functions.slot("hipblasLtCreate").value)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, size, size)
+    def ask(free, all_of_it):
+        free[0], all_of_it[0] = int(total * share), total
+        return 0
+
+    @creating
+    def create(handle):
+        created.append(original(handle))
+        return created[-1]
+
+    with functions.replaced({"hipMemGetInfo": ask, "hipblasLtCreate": create}):
+        yield created
+
+
+def test_streams_that_take_turns_keep_their_handles(platform_functions):
+    a, out = np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)
+    rocpy.plan_cache.clear()
+    with ExitStack() as stack:
+        streams = [stack.enter_context(rocpy.Stream()) for _ in range(80)]
+        with free_memory(platform_functions, 0.75) as created:
+            for _ in range(3):
+                for stream in streams:
+                    rocpy.matmul(a, a, out=out, stream=stream)
+        assert created == [0] * len(streams)
+        # With less memory the idle handles go that were used longest ago.
+        for stream in streams:
+            stream.synchronize()
+        with free_memory(platform_functions, 0.25) as created:
+            another = stack.enter_context(rocpy.Stream())
+            for stream in (streams[0], another, streams[0], streams[-1]):
+                rocpy.matmul(a, a, out=out, stream=stream)
+                stream.synchronize()
+            assert created == [0]
+            assert rocpy.plan_cache.handles() == 64
+            rocpy.matmul(a, a, out=out, stream=streams[1])
+            assert created == [0, 0]
+
+
+def test_handles_are_one_for_each_stream_bounded_and_given_back(platform_functions):
     a = np.ones((32, 32), np.float32)
     # Plans that an earlier test left in a circle keep their handles, as does what still runs; threads may end late.
     deadline = time.monotonic() + 10
@@ -145,10 +192,11 @@ def test_handles_are_one_for_each_stream_bounded_and_given_back():
     assert rocpy.plan_cache.handles() == 1
     streams = [rocpy.Stream() for _ in range(100)]
     try:
-        for count, stream in enumerate(streams, 2):
-            rocpy.matmul(a, a, stream=stream)
-            stream.synchronize()
-            assert rocpy.plan_cache.handles() <= min(count, 64)
+        with free_memory(platform_functions, 0.25):
+            for count, stream in enumerate(streams, 2):
+                rocpy.matmul(a, a, stream=stream)
+                stream.synchronize()
+                assert rocpy.plan_cache.handles() <= min(count, 64)
         rocpy.plan_cache.clear()
         assert rocpy.plan_cache.handles() == 0
         assert rocpy.matmul(a, a)[0, 0] == 32

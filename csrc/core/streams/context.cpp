@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pool of stream contexts: found by (device, stream), made on first use, dropped when idle and too many.
+// The pool of stream contexts: found by (device, stream), made on first use; the least recently used idle ones are
+// dropped when there are too many.
 #include "context.hpp"
 
 #include <pthread.h>
@@ -16,15 +17,18 @@
 namespace rocpy {
 namespace {
 
-constexpr size_t max_contexts = 64;
+// Contexts above which idle ones are dropped: the larger number while more than half of the device's memory is free. A
+// program whose streams take turns with more of them than that makes a handle for each product.
+constexpr size_t max_contexts = 256, max_contexts_in_short_memory = 64;
 // A handle takes 25 MiB of device memory in ROCm 10.0 and 8 MiB more in 10.1 (facts of its source); the margin is for
 // its kernels.
 constexpr size_t handle_bytes = size_t{64} << 20;
 
 struct Pool {
-  std::mutex mutex;  // for making and dropping, which call the platform
-  SpinLock lock;     // for the list alone; taken inside the mutex where both are
-  std::vector<StreamContext *> contexts;
+  std::mutex mutex;                       // for making and dropping, which call the platform
+  SpinLock lock;                          // for the list alone; taken inside the mutex where both are
+  std::vector<StreamContext *> contexts;  // the most recently used first
+  size_t limit = max_contexts;            // by the memory that was free when the last one was made; under the mutex
 };
 
 // Never destroyed: at exit the platform's libraries may already be gone, and the process gives everything back anyway.
@@ -60,6 +64,7 @@ Status destroy(StreamContext *context) {
   return status;
 }
 
+// Call with the pool's mutex held.
 Status create(int device, hipStream_t stream, StreamContext **out) {
   DeviceScope scope(device);
   if (!scope.status().ok()) return scope.status();
@@ -68,6 +73,7 @@ Status create(int device, hipStream_t stream, StreamContext **out) {
   hipError_t error = table.hipMemGetInfo(&free_bytes, &total);
   if (error != hipSuccess) return Status{Library::hip, error, "hipMemGetInfo"};
   if (free_bytes < handle_bytes) return Status{Library::hipblaslt, HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtCreate"};
+  pool->limit = free_bytes > total / 2 ? max_contexts : max_contexts_in_short_memory;
   auto context = std::make_unique<StreamContext>();  // first: what follows cannot be given back by throwing
   hipblasStatus_t status = table.hipblasLtCreate(&context->handle);
   if (status != HIPBLAS_STATUS_SUCCESS) return Status{Library::hipblaslt, status, "hipblasLtCreate"};
@@ -78,13 +84,19 @@ Status create(int device, hipStream_t stream, StreamContext **out) {
   return Status{};
 }
 
+// Call with the pool's lock held.
+StreamContext *borrow_at(size_t index) {
+  const auto first = pool->contexts.begin();
+  std::rotate(first, first + static_cast<long>(index), first + static_cast<long>(index) + 1);
+  (*first)->users.fetch_add(1, std::memory_order_acquire);
+  return *first;
+}
+
 StreamContext *borrow_existing(int device, hipStream_t stream, int resets) {
   std::lock_guard<SpinLock> lock(pool->lock);
-  for (StreamContext *context : pool->contexts) {
-    if (context->stream == stream && context->device == device && context->resets == resets) {
-      context->users.fetch_add(1, std::memory_order_acquire);
-      return context;
-    }
+  for (size_t i = 0; i < pool->contexts.size(); ++i) {
+    const StreamContext *context = pool->contexts[i];
+    if (context->stream == stream && context->device == device && context->resets == resets) return borrow_at(i);
   }
   return nullptr;
 }
@@ -92,12 +104,12 @@ StreamContext *borrow_existing(int device, hipStream_t stream, int resets) {
 // Gives a stream the context of one that is gone.
 StreamContext *borrow_spare(int device, hipStream_t stream, int resets) {
   std::lock_guard<SpinLock> lock(pool->lock);
-  for (StreamContext *context : pool->contexts) {
+  for (size_t i = 0; i < pool->contexts.size(); ++i) {
+    StreamContext *context = pool->contexts[i];
     if (!context->is_spare || context->device != device || context->resets != resets || context->users.load()) continue;
     context->is_spare = false;
     context->stream = stream;
-    context->users.fetch_add(1, std::memory_order_acquire);
-    return context;
+    return borrow_at(i);
   }
   return nullptr;
 }
@@ -106,13 +118,11 @@ StreamContext *borrow_spare(int device, hipStream_t stream, int resets) {
 void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
   std::vector<StreamContext *> &surplus = *taken;
   surplus.reserve(pool->contexts.size());
-  for (size_t i = 0; i < pool->contexts.size() && pool->contexts.size() > limit;) {
+  for (size_t i = pool->contexts.size(); i-- > 0 && pool->contexts.size() > limit;) {
     StreamContext *context = pool->contexts[i];
     if (context->users.load(std::memory_order_acquire) == 0) {
       surplus.push_back(context);
       pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
-    } else {
-      ++i;
     }
   }
 }
@@ -129,8 +139,8 @@ Status make_pooled(int device, hipStream_t stream, int resets, StreamContext **o
   try {
     std::lock_guard<SpinLock> lock(pool->lock);
     pool->contexts.reserve(pool->contexts.size() + 1);
-    take_surplus(max_contexts - 1, &surplus);
-    pool->contexts.push_back(created);
+    take_surplus(pool->limit - 1, &surplus);
+    pool->contexts.insert(pool->contexts.begin(), created);
   } catch (...) {
     destroy(created);
     throw;

@@ -46,6 +46,7 @@ PYBIND11_MODULE(_plan_cache, module) {
       py::arg("capacity"), "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
   module.def("handles", &rocpy::context_count,
              "Return how many hipBLASLt handles are kept, each with its workspace: one for each device and stream in "
-             "use, and at most 64 altogether where they are idle; clear() gives those back.");
+             "use, and where they are idle at most 256 altogether, or 64 while half of the device's memory is in use: "
+             "those used least recently are dropped. clear() gives the idle ones back.");
   module.def("live_plans", &rocpy::MatmulPlan::live, "Return how many plans exist, in the cache and outside it.");
 }

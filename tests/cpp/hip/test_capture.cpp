@@ -216,7 +216,7 @@ void check_rules() {
 void check_ends() {
   hipGraph_t graph = nullptr;
   CHECK_EQUAL(hipStreamBeginCapture(nullptr, hipStreamCaptureModeGlobal), hipErrorStreamCaptureUnsupported);
-  const hipStream_t origin = made_stream(), other = made_stream(), third = made_stream();
+  const hipStream_t origin = made_stream(), other = made_stream();
   const hipEvent_t fork = made_event(), join = made_event();
   CHECK_EQUAL(hipStreamBeginCapture(origin, static_cast<hipStreamCaptureMode>(3)), hipErrorInvalidValue);
   CHECK_EQUAL(hipStreamEndCapture(origin, &graph), hipErrorIllegalState);
@@ -241,12 +241,22 @@ void check_ends() {
   CHECK_EQUAL(hipStreamEndCapture(origin, &graph), hipErrorStreamCaptureInvalidated);
   CHECK_EQUAL(hipStreamEndCapture(other, &graph), hipErrorStreamCaptureInvalidated);
 
-  // A stream that goes takes the capture with it, or makes it invalid where it only joined.
-  CHECK_EQUAL(hipStreamBeginCapture(origin, hipStreamCaptureModeThreadLocal), hipSuccess);
-  CHECK_EQUAL(hipEventRecord(fork, origin), hipSuccess);
-  CHECK_EQUAL(hipStreamWaitEvent(third, fork, 0), hipSuccess);
-  CHECK_EQUAL(hipStreamDestroy(third), hipSuccess);
-  CHECK_EQUAL(hipStreamEndCapture(origin, &graph), hipErrorStreamCaptureInvalidated);
+  // A stream that goes takes the capture with it, but not where it only joined: then its work needs a join as ever, and
+  // its events are no join.
+  for (const bool is_joined : {true, false}) {
+    const hipStream_t third = made_stream();
+    CHECK_EQUAL(hipStreamBeginCapture(origin, hipStreamCaptureModeThreadLocal), hipSuccess);
+    CHECK_EQUAL(hipEventRecord(fork, origin), hipSuccess);
+    CHECK_EQUAL(hipStreamWaitEvent(third, fork, 0), hipSuccess);
+    CHECK_EQUAL(hipLaunchHostFunc(third, nothing, nullptr), hipSuccess);
+    CHECK_EQUAL(hipEventRecord(join, third), hipSuccess);
+    if (is_joined) CHECK_EQUAL(hipStreamWaitEvent(origin, join, 0), hipSuccess);
+    CHECK_EQUAL(hipStreamDestroy(third), hipSuccess);
+    CHECK_EQUAL(hipStreamWaitEvent(origin, join, 0), hipSuccess);
+    CHECK_EQUAL(hipStreamWaitEvent(other, join, 0), hipSuccess);
+    CHECK_EQUAL(hipStreamEndCapture(origin, &graph), is_joined ? hipSuccess : hipErrorStreamCaptureUnjoined);
+    if (is_joined) CHECK_EQUAL(hipGraphDestroy(graph), hipSuccess);
+  }
   CHECK_EQUAL(hipStreamBeginCapture(origin, hipStreamCaptureModeThreadLocal), hipSuccess);
   CHECK_EQUAL(hipEventRecord(fork, origin), hipSuccess);
   CHECK_EQUAL(hipStreamWaitEvent(other, fork, 0), hipSuccess);

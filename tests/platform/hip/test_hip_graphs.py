@@ -190,6 +190,40 @@ def test_handles_that_are_none(hip):
         assert error(call(None)) == "hipErrorInvalidValue"
 
 
+def test_a_joined_stream_may_be_destroyed_while_the_capture_goes_on(hip):
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
+    origin, target = ok(hip.hipStreamCreateWithFlags(1)), np.zeros(2, np.int32)
+    fork, join = ok(hip.hipEventCreate()), ok(hip.hipEventCreate())
+
+    def captured(is_joined):
+        """What the capture ends with where a stream does work, is joined or not, and is destroyed."""
+        ok(hip.hipStreamBeginCapture(origin, mode))
+        ok(hip.hipEventRecord(fork, origin))
+        side = ok(hip.hipStreamCreateWithFlags(1))
+        ok(hip.hipStreamWaitEvent(side, fork, 0))
+        ok(hip.hipMemsetD32Async(target, 7, 1, side))
+        ok(hip.hipEventRecord(join, side))
+        if is_joined:
+            ok(hip.hipStreamWaitEvent(origin, join, 0))
+        ok(hip.hipStreamDestroy(side))
+        if not is_joined:
+            ok(hip.hipStreamWaitEvent(origin, join, 0))  # as in AMD's runtime: the event went with its stream
+        ok(hip.hipMemcpyAsync(target[1:], target, 4, hip.hipMemcpyKind.hipMemcpyDefault, origin))
+        return hip.hipStreamEndCapture(origin)
+
+    assert error(captured(is_joined=False)) == "hipErrorStreamCaptureUnjoined"
+    graph = ok(captured(is_joined=True))
+    exec_, *_ = ok(hip.hipGraphInstantiate(graph, 0))
+    ok(hip.hipGraphLaunch(exec_, origin))
+    ok(hip.hipStreamSynchronize(origin))
+    assert list(target) == [7, 7]
+    ok(hip.hipGraphExecDestroy(exec_))
+    ok(hip.hipGraphDestroy(graph))
+    for event in (fork, join):
+        ok(hip.hipEventDestroy(event))
+    ok(hip.hipStreamDestroy(origin))
+
+
 def test_memory_that_a_graph_gives_out_and_takes_back(hip):
     mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
     stream, target = ok(hip.hipStreamCreateWithFlags(1)), np.zeros(4, np.int32)

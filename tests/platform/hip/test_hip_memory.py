@@ -2,6 +2,8 @@
 """Memory, copies and fills through hip-python."""
 
 import ctypes
+import time
+from pathlib import Path
 
 import host_platform
 import numpy as np
@@ -124,6 +126,43 @@ def test_memory_in_stream_order(hip):
     ok(hip.hipStreamSynchronize(stream))
     ok(hip.hipStreamDestroy(stream))
     assert error(hip.hipMallocAsync(256, int(stream))) == "hipErrorContextIsDestroyed"
+
+
+def test_memory_of_a_stream_belongs_to_its_device(hip):
+    device = ok(hip.hipGetDeviceCount()) - 1
+    ok(hip.hipSetDevice(device))
+    stream = ok(hip.hipStreamCreateWithFlags(1))
+    ok(hip.hipSetDevice(0))
+    pointer = ok(hip.hipMallocAsync(64, stream))
+    ok(hip.hipStreamBeginCapture(stream, hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal))
+    captured = ok(hip.hipMallocAsync(64, stream))
+    graph = ok(hip.hipStreamEndCapture(stream))
+    assert [ok(hip.hipPointerGetAttributes(each)).device for each in (pointer, captured)] == [device, device]
+    ok(hip.hipGraphDestroy(graph))
+    # hipFree waits for the work of that device, and a reset of it frees the memory, whichever device is current.
+    order = []
+    slow = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: (time.sleep(0.05), order.append("done")))
+    library = ctypes.CDLL(str(host_platform.folder() / "lib" / "libamdhip64.so"))
+    assert library.hipLaunchHostFunc(ctypes.c_void_p(int(stream)), slow, None) == 0
+    assert library.hipFree(ctypes.c_void_p(address(pointer))) == 0
+    assert order == ["done"]
+    pointer = ok(hip.hipMallocAsync(64, stream))
+    ok(hip.hipSetDevice(device))
+    ok(hip.hipDeviceReset())
+    assert error(hip.hipFree(address(pointer))) == "hipErrorInvalidValue"
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="the kernel counts no reads")
+def test_asking_how_much_memory_is_free_reads_numbers_alone(hip):
+    def bytes_read():
+        return int(Path("/proc/thread-self/io").read_text().split()[1])
+
+    ok(hip.hipMemGetInfo())
+    before, between = bytes_read(), bytes_read()
+    ok(hip.hipMemGetInfo())
+    by_the_call = bytes_read() - between - (between - before)
+    meminfo, mounts = (len(Path("/proc", name).read_bytes()) for name in ("meminfo", "self/mountinfo"))
+    assert by_the_call < meminfo + mounts
 
 
 def test_every_copy_copies(hip):

@@ -15,11 +15,14 @@ namespace {
 constexpr size_t largest_constant_memory = 0x7fffffff;
 
 constexpr Card cards[] = {
-    {"gfx90a", ":sramecc+:xnack-", "AMD Instinct MI210", 9, 0, 64, 104, 1700000, 1600000, 4096, 8 << 20, 64 << 10},
-    {"gfx942", ":sramecc+:xnack-", "AMD Instinct MI300X", 9, 4, 64, 304, 2100000, 1300000, 8192, 4 << 20, 64 << 10},
-    {"gfx950", ":sramecc+:xnack-", "AMD Instinct MI355X", 9, 5, 64, 256, 2400000, 2000000, 8192, 4 << 20, 160 << 10},
-    {"gfx1100", "", "AMD Radeon RX 7900 XTX", 11, 0, 32, 48, 2482000, 1249000, 384, 6 << 20, 64 << 10},
-    {"gfx1201", "", "AMD Radeon RX 9070 XT", 12, 0, 32, 32, 2970000, 1258000, 256, 8 << 20, 64 << 10},
+    {"gfx90a", ":sramecc+:xnack-", "AMD Instinct MI210", 9, 0, 64, 104, 1700000, 1600000, 4096, 8 << 20, 64 << 10, 1,
+     25000},
+    {"gfx942", ":sramecc+:xnack-", "AMD Instinct MI300X", 9, 4, 64, 304, 2100000, 1300000, 8192, 4 << 20, 64 << 10, 8,
+     100000},
+    {"gfx950", ":sramecc+:xnack-", "AMD Instinct MI355X", 9, 5, 64, 256, 2400000, 2000000, 8192, 4 << 20, 160 << 10, 8,
+     100000},
+    {"gfx1100", "", "AMD Radeon RX 7900 XTX", 11, 0, 32, 48, 2482000, 1249000, 384, 6 << 20, 64 << 10, 1, 100000},
+    {"gfx1201", "", "AMD Radeon RX 9070 XT", 12, 0, 32, 32, 2970000, 1258000, 256, 8 << 20, 64 << 10, 1, 100000},
 };
 
 const Card *choose() {

@@ -161,8 +161,9 @@ constexpr Attribute attributes[] = {
     ROCPY_ATTRIBUTE(IsLargeBar, p.isLargeBar),
     ROCPY_ATTRIBUTE(AsicRevision, p.asicRevision),
     ROCPY_ATTRIBUTE(FineGrainSupport, 1),
-    ROCPY_ATTRIBUTE(NumberOfXccs, 1),
-    ROCPY_ATTRIBUTE(WallClockRate, 1000000),  // kHz: event times count nanoseconds
+    ROCPY_ATTRIBUTE(NumberOfXccs, presented_card() != nullptr ? presented_card()->xccs : 1),
+    // Of a CPU: event times count nanoseconds.
+    ROCPY_ATTRIBUTE(WallClockRate, presented_card() != nullptr ? presented_card()->wall_clock_khz : 1000000),
     // What this platform does not have at all.
     ROCPY_ATTRIBUTE(VirtualMemoryManagementSupported, 0),
     ROCPY_ATTRIBUTE(DmaBufSupported, 0),

@@ -12,6 +12,7 @@ namespace rocpy_host {
 struct Card {
   const char *architecture, *features, *name;
   int major, minor, warp_size, multiprocessors, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes, shared_bytes;
+  int xccs, wall_clock_khz;  // attributes that no property has
 };
 
 const Card *presented_card();  // null: devices answer as the CPU

@@ -73,7 +73,7 @@ hipError_t allocate_at_once(void **pointer, size_t bytes, MemoryKind kind, unsig
   if (const auto answer = capture_forbids_unsafe_call()) {
     return *answer;
   }
-  return allocate(pointer, bytes, kind, flags);
+  return allocate(pointer, bytes, {current_device(), kind, flags});
 }
 
 hipError_t free_now(void *pointer) {
@@ -107,7 +107,7 @@ bool is_migratable(const void *pointer, size_t bytes) {
 
 }  // namespace
 
-hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags, bool is_of_graph) {
+hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec) {
   if (bytes == 0) {
     *pointer = nullptr;
     return hipSuccess;
@@ -124,10 +124,10 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   Allocation allocation;
   allocation.base = address_of(block);
   allocation.bytes = bytes;
-  allocation.kind = kind;
-  allocation.device = current_device();
-  allocation.flags = flags;
-  allocation.is_of_graph = is_of_graph;
+  allocation.kind = spec.kind;
+  allocation.device = spec.device;
+  allocation.flags = spec.flags;
+  allocation.is_of_graph = spec.is_of_graph;
   try {
     table.allocations.emplace(allocation.base, allocation);
   } catch (...) {

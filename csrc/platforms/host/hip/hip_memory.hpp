@@ -26,8 +26,16 @@ struct Allocation {
   bool is_of_graph = false, is_handed_out = false;
 };
 
+// What memory is allocated as.
+struct AllocationSpec {
+  int device = 0;
+  MemoryKind kind = MemoryKind::device;
+  unsigned flags = 0;
+  bool is_of_graph = false;
+};
+
 // Gives out memory within the budget of the machine.
-hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags, bool is_of_graph = false);
+hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec);
 
 // Claims an allocation for freeing, so that of two frees one fails; `pointer` must be what the allocation function
 // gave. Then it is released, or the claim is taken back.

@@ -22,7 +22,7 @@ std::optional<hipError_t> capture_allocation(void **pointer, size_t bytes, Strea
   if (!answer.has_value() || *answer != hipSuccess) {
     return answer;
   }
-  const hipError_t error = allocate(memory.get(), bytes, MemoryKind::device, 0, true);
+  const hipError_t error = allocate(memory.get(), bytes, {stream->device, MemoryKind::device, 0, true});
   if (error != hipSuccess) {
     capture_forbids_work(stream);  // the node has nothing to give out: no graph may come of it
     return error;
@@ -65,8 +65,9 @@ hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream
         return *answer;
       }
     }
-    // There from the call on, which is earlier than the stream requires.
-    return allocate(ptr, size, MemoryKind::device, 0);
+    // There from the call on, which is earlier than the stream requires, and on the stream's device, whichever is
+    // current: work of that device is what hipFree and a reset of it wait for.
+    return allocate(ptr, size, {resolved->device});
   });
 }
 

@@ -2,6 +2,7 @@
 // The machine as Linux describes it: /proc, /sys and the control group of this process.
 #include "os.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -11,8 +12,11 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "control_group.hpp"
+#include "lazy.h"
 
 namespace rocpy_host {
 
@@ -20,52 +24,61 @@ namespace {
 
 constexpr size_t unlimited = std::numeric_limits<size_t>::max();
 
-// A file that holds one number; `fallback` if there is none ("max" included).
-size_t number_in(const std::string &path, size_t fallback) {
-  std::ifstream file(path);
-  size_t value;
-  return file >> value ? value : fallback;
-}
+// The beginning of a file, which is all of a small one; empty if there is none. A stream's buffer and locale cost more
+// than the file.
+template <size_t capacity>
+struct FileText {
+  char text[capacity + 1] = {};
 
-size_t meminfo_bytes(const char *key) {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word) {
-    size_t kib;
-    if (word == key && file >> kib) {
-      return kib * 1024;
+  explicit FileText(const char *path) {
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+      text[std::max<ssize_t>(0, read(file, text, capacity))] = '\0';
+      close(file);
     }
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return 0;
-}
-
-struct GroupLimit {
-  size_t limit = unlimited;
-  size_t available = unlimited;
 };
 
-void tighten(GroupLimit &group, const std::string &limit_file, const std::string &usage_file) {
-  const size_t limit = number_in(limit_file, unlimited);
-  if (limit == unlimited) {
-    return;
-  }
-  const size_t usage = number_in(usage_file, 0);
-  group.limit = std::min(group.limit, limit);
-  group.available = std::min(group.available, limit - std::min(limit, usage));
+// A file that holds one number; `fallback` if there is none ("max" included).
+size_t number_in(const std::string &path, size_t fallback) {
+  const FileText<32> file(path.c_str());
+  char *end = nullptr;
+  const size_t value = std::strtoull(file.text, &end, 10);
+  return end != file.text ? value : fallback;
 }
 
-// The narrowest of the limits on the way from this process's group to the root.
-GroupLimit group_limit() {
-  GroupLimit group;
-  visit_control_groups("", "memory", [&](const std::string &folder, bool is_unified) {
-    if (is_unified) {
-      tighten(group, folder + "/memory.max", folder + "/memory.current");
-    } else {
-      tighten(group, folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
-    }
+size_t available_by_meminfo() {
+  const FileText<4096> file("/proc/meminfo");
+  constexpr char key[] = "\nMemAvailable:";
+  const char *line = std::strstr(file.text, key);
+  return line != nullptr ? static_cast<size_t>(std::strtoull(line + sizeof key - 1, nullptr, 10)) * 1024 : 0;
+}
+
+// Files of a control group that limits memory.
+struct GroupFiles {
+  std::string limit, usage;
+};
+
+// Of the groups from this process's own to the root. Which they are is looked up once, since that takes longer than
+// reading the numbers in them.
+const std::vector<GroupFiles> &group_files() {
+  static rocpy::Lazy<const std::vector<GroupFiles>> files;
+  return files.get([] {
+    auto groups = std::make_unique<std::vector<GroupFiles>>();
+    visit_control_groups("", "memory", [&groups](const std::string &folder, bool is_unified) {
+      const auto file = [&folder](const char *name) { return folder + "/memory." + name; };
+      GroupFiles group = is_unified ? GroupFiles{file("max"), file("current")}
+                                    : GroupFiles{file("limit_in_bytes"), file("usage_in_bytes")};
+      if (access(group.limit.c_str(), R_OK) == 0) {
+        groups->push_back(std::move(group));
+      }
+    });
+    return groups.release();
   });
-  return group;
+}
+
+size_t physical_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
 }  // namespace
@@ -106,11 +119,24 @@ int l2_cache_bytes() {
 }
 
 size_t memory_total() {
-  const size_t physical = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  return std::min(physical, group_limit().limit);
+  size_t total = physical_memory();
+  for (const GroupFiles &group : group_files()) {
+    total = std::min(total, number_in(group.limit, unlimited));
+  }
+  return total;
 }
 
-size_t memory_available() { return std::min(meminfo_bytes("MemAvailable:"), group_limit().available); }
+size_t memory_available() {
+  size_t available = available_by_meminfo();
+  const size_t physical = physical_memory();
+  for (const GroupFiles &group : group_files()) {
+    const size_t limit = number_in(group.limit, unlimited);
+    if (limit < physical) {
+      available = std::min(available, limit - std::min(limit, number_in(group.usage, 0)));
+    }
+  }
+  return available;
+}
 
 void *allocate_aligned(size_t bytes, size_t alignment) {
   const size_t aligned = bytes < huge_page_bytes ? alignment : std::max(alignment, huge_page_bytes);

@@ -45,6 +45,10 @@ void end(Capture *capture) {
   captures_in_progress.fetch_sub(1);
 }
 
+std::vector<Stream *>::const_iterator find_stream(const Capture &capture, const Stream *stream) {
+  return std::find(capture.streams.begin(), capture.streams.end(), stream);
+}
+
 bool has_blocking_stream(const Capture &capture, int device) {
   return std::any_of(capture.streams.begin(), capture.streams.end(),
                      [=](const Stream *stream) { return stream->is_blocking && stream->device == device; });
@@ -117,8 +121,7 @@ void leave_capture(Stream *stream) {
     destroy_graph(capture->graph);
     return;
   }
-  invalidate(capture.get());
-  capture->streams.erase(std::find(capture->streams.begin(), capture->streams.end(), stream));
+  capture->streams.erase(find_stream(*capture, stream));
   stream->captured_after.clear();
   stream->capture.reset();
 }
@@ -222,6 +225,7 @@ std::optional<hipError_t> capture_record(Stream *stream, Mark *mark) {
     return hipErrorStreamCaptureInvalidated;
   }
   mark->capture = stream->capture;
+  mark->stream = stream;
   mark->after = stream->captured_after;
   return hipSuccess;
 }
@@ -235,6 +239,9 @@ std::optional<hipError_t> capture_wait(Stream *stream, const Mark &mark) {
   Capture *own = stream->capture.get();
   if (own != nullptr && !own->is_valid) {
     return hipErrorStreamCaptureInvalidated;
+  }
+  if (other != nullptr && find_stream(*other, mark.stream) == other->streams.end()) {
+    return hipSuccess;  // as in AMD's runtime, hipStreamDestroy took its events with it: waiting for them joins nothing
   }
   if (other == nullptr) {
     if (own == nullptr) {

@@ -90,6 +90,7 @@ struct Capture {
 // Where an event was recorded in a capture: it is reached when these nodes are done.
 struct Mark {
   std::shared_ptr<Capture> capture;
+  const Stream *stream = nullptr;
   std::vector<size_t> after;
 };
 
@@ -104,7 +105,9 @@ void destroy_graph(Graph *graph);
 size_t add_node(Graph *graph, Node node);
 hipGraphNode_t name_node(Graph *graph, size_t index);  // null: too many
 std::shared_ptr<Program> compile(const Graph &graph);  // null: nodes that wait for each other
-void leave_capture(Stream *stream);  // a stream goes: its capture is dropped, or made invalid if it only joined
+// A stream goes: the capture that began on it is dropped. One that it only joined goes on, and still requires a join of
+// its work.
+void leave_capture(Stream *stream);
 void invalidate(Capture *capture);
 void forget_captures();  // in a forked child
 
