@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Collectives of ranks that are threads: results, groups, order on streams, disagreement, timeouts, abort, split and
 // shrink.
-#include "check.hpp"
-#include "types.h"
+#include "rccl/finished.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "prototypes.h"
 
 namespace {
 
@@ -41,15 +39,6 @@ void with_communicators(int count, const std::function<void(int, ncclComm_t)> &b
     body(r, comm);
     CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
   });
-}
-
-// What a call came to once it is done: in stress mode, and with several ranks to a thread, it is done later.
-ncclResult_t finished(ncclComm_t comm, ncclResult_t code) {
-  if (code != ncclSuccess) return code;
-  CHECK_EQUAL(hipStreamSynchronize(nullptr), hipSuccess);
-  ncclResult_t error = ncclInternalError;
-  CHECK_EQUAL(ncclCommGetAsyncError(comm, &error), ncclSuccess);
-  return error;
 }
 
 float value(int rank, size_t i) { return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 23) - 5.0f; }
@@ -154,6 +143,66 @@ void test_all_to_all_v() {
                                              ncclInt32, comm, nullptr)),
                 ncclInvalidUsage);
     CHECK(std::strstr(ncclGetLastError(comm), "rank 0 sends 30000 elements to rank 1, which takes 30001") != nullptr);
+  });
+}
+
+// As of RCCL, a call returns while the others have not called: a program may tell them to only then.
+void test_calls_do_not_wait() {
+  for (int kind = 0; kind < 4; ++kind) {
+    std::promise<void> called;
+    auto told = called.get_future();
+    with_communicators(2, [&](int r, ncclComm_t comm) {
+      constexpr size_t count = size_t{1} << 18;
+      std::vector<float> send(count, 1.0f), recv(count, 0.0f);
+      if (r == 1) CHECK(told.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+      const ncclResult_t code =
+          kind == 0       ? ncclAllReduce(send.data(), recv.data(), count, ncclFloat32, ncclMax, comm, nullptr)
+          : kind == 1     ? ncclBroadcast(send.data(), recv.data(), count, ncclFloat32, 0, comm, nullptr)
+          : kind - 2 == r ? ncclSend(send.data(), count, ncclFloat32, 1 - r, comm, nullptr)
+                          : ncclRecv(recv.data(), count, ncclFloat32, 1 - r, comm, nullptr);
+      if (r == 0) called.set_value();
+      CHECK_EQUAL(finished(comm, code), ncclSuccess);
+      CHECK(kind - 2 == r || recv[count - 1] == 1.0f);
+    });
+  }
+}
+
+// A group is one operation of all streams that its calls name: they wait for one another's earlier work, not within it.
+void test_streams_of_a_group() {
+  with_communicators(2, [](int r, ncclComm_t comm) {
+    constexpr size_t count = size_t{1} << 18;
+    std::vector<float> send(count, static_cast<float>(r)), recv(count, -1.0f);
+    hipStream_t first, second;
+    CHECK_EQUAL(hipStreamCreateWithFlags(&first, hipStreamNonBlocking), hipSuccess);
+    CHECK_EQUAL(hipStreamCreateWithFlags(&second, hipStreamNonBlocking), hipSuccess);
+    const hipStream_t orders[][2] = {{first, second}, {second, first}, {nullptr, second}, {first, nullptr}};
+    for (const auto &[sends, receives] : orders) {
+      for (const int peer : {1 - r, r}) {
+        CHECK_EQUAL(ncclGroupStart(), ncclSuccess);
+        CHECK_EQUAL(ncclSend(send.data(), count, ncclFloat32, peer, comm, sends), ncclSuccess);
+        CHECK_EQUAL(ncclRecv(recv.data(), count, ncclFloat32, peer, comm, receives), ncclSuccess);
+        CHECK_EQUAL(ncclGroupEnd(), ncclSuccess);
+        CHECK_EQUAL(hipStreamSynchronize(sends), hipSuccess);  // of the receive, too
+        CHECK_EQUAL(recv[count - 1], static_cast<float>(peer));
+      }
+    }
+    // The calls of one rank on several streams, of the other on one: they go on in their order.
+    float sums[3] = {1.0f, 10.0f, 0.0f};
+    const auto arrive = [](void *late) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      *static_cast<float *>(late) = 100.0f;
+    };
+    CHECK_EQUAL(hipLaunchHostFunc(second, arrive, &sums[2]), hipSuccess);
+    CHECK_EQUAL(ncclGroupStart(), ncclSuccess);
+    for (int i = 0; i < 3; ++i) {
+      const hipStream_t stream = r == 1 || i == 1 ? second : first;
+      CHECK_EQUAL(ncclAllReduce(&sums[i], &sums[i], 1, ncclFloat32, ncclSum, comm, stream), ncclSuccess);
+    }
+    CHECK_EQUAL(ncclGroupEnd(), ncclSuccess);
+    CHECK_EQUAL(hipStreamSynchronize(second), hipSuccess);
+    for (int i = 0; i < 3; ++i) CHECK_EQUAL(sums[i], i == 0 ? 2 : i == 1 ? 20 : 200);
+    CHECK_EQUAL(hipStreamDestroy(first), hipSuccess);
+    CHECK_EQUAL(hipStreamDestroy(second), hipSuccess);
   });
 }
 
@@ -384,6 +433,8 @@ void test_operators() {
 int main() {
   for (const size_t count : {size_t{1}, size_t{1000}, size_t{200003}}) test_collectives(count);
   test_all_to_all_v();
+  test_calls_do_not_wait();
+  test_streams_of_a_group();
   test_one_thread();
   test_mismatch();
   test_described_mismatch();

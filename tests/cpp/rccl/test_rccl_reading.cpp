@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Large all-reduces of processes that read one another's memory: the same bits as through shared memory, also where the
-// system forbids it to one of the ranks, and a rank that dies meanwhile.
-#include "check.hpp"
-#include "types.h"
+// Large all-reduces and transfers of processes that read one another's memory: the same bits as through shared memory,
+// also where the system forbids it to one of the ranks, and a rank that dies meanwhile.
+#include "rccl/finished.hpp"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -23,8 +22,6 @@
 #include <functional>
 #include <vector>
 
-#include "prototypes.h"
-
 namespace {
 
 constexpr size_t count = 300007;  // of 4 bytes: more than large, and no whole number of lines or blocks
@@ -44,6 +41,8 @@ void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &body, i
       CHECK_EQUAL(hipSetDevice(r), hipSuccess);
       ncclComm_t comm = nullptr;
       CHECK_EQUAL(ncclCommInitRank(&comm, ranks, id, r), ncclSuccess);
+      // Calls are carried out in this thread, which takes signals as the streams' own do not.
+      CHECK_EQUAL(rocpyExtCommSetPatience(comm, UINT64_MAX), ncclSuccess);
       body(r, comm);
       CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
       _exit(failures.load() == 0 ? 0 : 1);
@@ -110,21 +109,24 @@ void check_sums(int ranks, int r, ncclComm_t comm) {
     return differing;
   };
   for (int turn = 0; turn < 3; ++turn) {
-    CHECK_EQUAL(ncclAllReduce(send.data(), recv.data(), count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    CHECK_EQUAL(finished(comm, ncclAllReduce(send.data(), recv.data(), count, ncclFloat32, ncclSum, comm, nullptr)),
+                ncclSuccess);
     CHECK_EQUAL(wrong(recv), 0);
     CHECK_EQUAL(recv[count], -1.0f);  // nothing beyond the end
     CHECK(send == kept);
     // As soon as a rank has its result it may change both: nobody reads them any more.
     std::fill(recv.begin(), recv.end() - 16, 3.0f);
   }
-  CHECK_EQUAL(ncclAllReduce(send.data(), send.data(), count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+  CHECK_EQUAL(finished(comm, ncclAllReduce(send.data(), send.data(), count, ncclFloat32, ncclSum, comm, nullptr)),
+              ncclSuccess);
   CHECK_EQUAL(wrong(send), 0);
 }
 
 void check_integers(int ranks, int r, ncclComm_t comm) {
   std::vector<int32_t> data(count);
   for (size_t i = 0; i < count; ++i) data[i] = static_cast<int32_t>(i % 1000) * (r + 1) - 500;
-  CHECK_EQUAL(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclAvg, comm, nullptr), ncclSuccess);
+  CHECK_EQUAL(finished(comm, ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclAvg, comm, nullptr)),
+              ncclSuccess);
   int wrong = 0;
   for (size_t i = 0; i < count; ++i) {
     wrong += data[i] != (static_cast<int32_t>(i % 1000) * (ranks * (ranks + 1) / 2) - 500 * ranks) / ranks;
@@ -138,7 +140,8 @@ void check_maxima(int ranks, int r, ncclComm_t comm) {
   for (size_t i = 0; i < count; ++i) {
     data[i] = i % 4 == static_cast<size_t>(r) ? __builtin_nan("") : static_cast<double>(i * (r + 1));
   }
-  CHECK_EQUAL(ncclAllReduce(data.data(), result.data(), count, ncclFloat64, ncclMax, comm, nullptr), ncclSuccess);
+  CHECK_EQUAL(finished(comm, ncclAllReduce(data.data(), result.data(), count, ncclFloat64, ncclMax, comm, nullptr)),
+              ncclSuccess);
   int wrong = 0;
   for (size_t i = 0; i < count; ++i) {
     const int best = i % 4 == static_cast<size_t>(ranks - 1) ? ranks - 1 : ranks;
@@ -147,7 +150,28 @@ void check_maxima(int ranks, int r, ncclComm_t comm) {
   CHECK_EQUAL(wrong, 0);
 }
 
+ncclResult_t pass_on(int ranks, int r, const std::vector<float> &send, std::vector<float> *recv, ncclComm_t comm) {
+  ncclGroupStart();
+  ncclSend(send.data(), send.size(), ncclFloat32, (r + 1) % ranks, comm, nullptr);
+  ncclRecv(recv->data(), send.size(), ncclFloat32, (r + ranks - 1) % ranks, comm, nullptr);
+  return finished(comm, ncclGroupEnd());
+}
+
+void check_transfers(int ranks, int r, ncclComm_t comm) {
+  for (const size_t elements : {size_t{1000}, size_t{16384}, size_t{16385}, count, size_t{7}, count, count}) {
+    std::vector<float> send(elements), recv(elements + 16, -1.0f);
+    for (size_t i = 0; i < elements; ++i) send[i] = value(r, i);
+    CHECK_EQUAL(pass_on(ranks, r, send, &recv, comm), ncclSuccess);
+    // Once the call is over the sender may change what it has sent.
+    std::fill(send.begin(), send.end(), 3.0f);
+    int wrong = recv[elements] != -1.0f;
+    for (size_t i = 0; i < elements; ++i) wrong += recv[i] != value((r + ranks - 1) % ranks, i);
+    CHECK_EQUAL(wrong, 0);
+  }
+}
+
 void check_all(int ranks, int r, ncclComm_t comm) {
+  check_transfers(ranks, r, comm);
   check_sums(ranks, r, comm);
   check_integers(ranks, r, comm);
   check_maxima(ranks, r, comm);
@@ -160,8 +184,10 @@ void test_results() {
 void test_one_that_may_not() {
   on_processes(3, [](int r, ncclComm_t comm) {
     if (r == 1) forbid_reading();
+    check_transfers(3, r, comm);
+    CHECK_EQUAL(asked.load(), r == 1);  // one that may not is not asked to again
     check_all(3, r, comm);
-    CHECK_EQUAL(asked.load() > 0, r == 1);
+    CHECK_EQUAL(asked.load() > 1, r == 1);
   });
 }
 
@@ -175,11 +201,11 @@ void test_one_that_does_not_want_to() {
 }
 
 // The others are told which rank it was, wherever they were: reading, or waiting.
-void test_dead_rank() {
+void test_dead_rank(bool is_transfer) {
   for (int turn = 0; turn < 10; ++turn) {
     on_processes(
         3,
-        [turn](int r, ncclComm_t comm) {
+        [=](int r, ncclComm_t comm) {
           constexpr size_t large = size_t{4} << 20;
           std::vector<float> data(large, 1.0f), result(large);
           ncclResult_t code = ncclSuccess;
@@ -188,7 +214,9 @@ void test_dead_rank() {
               signal(SIGALRM, SIG_DFL);
               ualarm(static_cast<useconds_t>(3000 + 1100 * turn), 0);
             }
-            code = ncclAllReduce(data.data(), result.data(), large, ncclFloat32, ncclSum, comm, nullptr);
+            code = is_transfer ? pass_on(3, r, data, &result, comm)
+                               : finished(comm, ncclAllReduce(data.data(), result.data(), large, ncclFloat32, ncclSum,
+                                                              comm, nullptr));
           }
           CHECK_EQUAL(code, ncclRemoteError);
           CHECK(std::strstr(ncclGetLastError(comm), "rank 1") != nullptr);
@@ -203,6 +231,6 @@ int main() {
   test_results();
   test_one_that_may_not();
   test_one_that_does_not_want_to();
-  test_dead_rank();
+  for (const bool is_transfer : {false, true}) test_dead_rank(is_transfer);
   return failures.load() == 0 ? 0 : 1;
 }

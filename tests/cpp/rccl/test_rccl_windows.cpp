@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Windows, puts and signals of ranks that are threads; then what is made of a communicator that was revoked, or grows.
-#include "check.hpp"
-#include "types.h"
+#include "rccl/finished.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -9,8 +8,6 @@
 #include <functional>
 #include <thread>
 #include <vector>
-
-#include "prototypes.h"
 
 namespace {
 
@@ -32,14 +29,6 @@ void with_ranks(const std::function<void(int, ncclComm_t)> &body) {
     });
   }
   for (std::thread &thread : threads) thread.join();
-}
-
-ncclResult_t finished(ncclComm_t comm, ncclResult_t code) {
-  if (code != ncclSuccess) return code;
-  CHECK_EQUAL(hipStreamSynchronize(nullptr), hipSuccess);
-  ncclResult_t error = ncclInternalError;
-  CHECK_EQUAL(ncclCommGetAsyncError(comm, &error), ncclSuccess);
-  return error;
 }
 
 void meet(ncclComm_t comm) {

@@ -209,7 +209,10 @@ bool Run::all_reduce_or_reduce() {
 
 bool Run::agree_to_read(bool *is_agreed) {
   bool can_read = comm_.reads_processes;
-  for (int r = 0; r < n_; ++r) can_read = can_read && (r == me_ || comm_.can_read(r, signature(r), count_ * size_));
+  for (int r = 0; r < n_ && can_read; ++r) {
+    const Signature &its = signature(r);
+    can_read = r == me_ || comm_.can_read(r, its.process_key, {its.send, its.recv}, count_ * size_);
+  }
   comm_.self().signatures[mine_.sequence & 1].can_read = can_read;
   if (!comm_.rendezvous(operation_)) return false;
   *is_agreed = true;

@@ -336,6 +336,13 @@ void Communicator::arrive() {
   announce(header.released);
 }
 
+bool Communicator::is_last_to_arrive() {
+  for (int r = 0; r < count; ++r) {
+    if (r != rank && static_cast<int32_t>(other(r).step.word.load() - step) <= 0) return false;
+  }
+  return true;
+}
+
 void Communicator::rouse() {
   announce(self().step);
   announce(segment->header().released);

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <initializer_list>
 #include <system_error>
 #include <thread>
 
@@ -90,7 +91,7 @@ class Communicator {
   std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false}, is_suspended{false};
   // In stress mode, while the thread in the background gives the last call to its stream.
   std::atomic<bool> is_launching{false};
-  std::atomic<uint64_t> patience_ns{UINT64_MAX};
+  std::atomic<uint64_t> patience_ns{0};  // 0: no limit, and calls do not wait themselves
 
   // Of the thread that calls.
   Description description;
@@ -127,7 +128,8 @@ class Communicator {
   // Arrives at the next step, and waits until all ranks have. False: failed.
   bool rendezvous(const Operation &operation);
   void arrive();
-  void rouse();  // whoever sleeps looks whether this rank is still there
+  bool is_last_to_arrive();  // all others wait for this rank at the next step; while it runs nothing
+  void rouse();              // whoever sleeps looks whether this rank is still there
   bool wait_for_step(const Operation &operation);
 
   // Sleeps until `ready`, looking after the ranks that it waits for. False: failed.
@@ -140,8 +142,9 @@ class Communicator {
   // Whether a rank is there that takes what this one leaves for it without waiting. False: failed.
   bool can_take(const Operation &operation, int peer);
 
-  // Whether the system lets this rank read another rank's operands, of so many bytes each.
-  bool can_read(int owner, const Signature &its, size_t bytes);
+  // Whether the system lets this rank read another rank's operands, of so many bytes each. `process_key`: where that
+  // rank's process has its key.
+  bool can_read(int owner, const void *process_key, std::initializer_list<const void *> operands, size_t bytes);
   // Copies another rank's memory, with the system's help where it is of another process. False: failed.
   bool read(const Operation &operation, int owner, const void *from, void *to, size_t bytes);
   // False, and failed: the communicator was aborted. For what reads long without waiting.

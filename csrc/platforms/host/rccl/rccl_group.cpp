@@ -29,12 +29,12 @@ struct Group {
 };
 thread_local Group group;
 
-// What one communicator does on one stream with a group's end.
+// What one communicator does with a group's end. It waits for all streams that its calls name, and they for it.
 struct Unit {
   std::shared_ptr<Communicator> communicator;
-  hipStream_t stream;
   std::vector<Operation> operations;
-  Stream *resolved = nullptr;
+  Stream *stream = nullptr;      // of its first call
+  std::vector<Stream *> others;  // each once
 };
 
 // The communicator's device, for as long as a null stream is resolved.
@@ -78,30 +78,71 @@ void locate(const Communicator &communicator, Operation *operation) {
   signature.received = communicator.memories.locate(signature.recv, bytes, &operation->retained);
 }
 
-// Whether a unit's stream takes it; of a group, before anything is launched.
-ncclResult_t check(Unit &unit) {
-  Communicator &communicator = *unit.communicator;
+// A call becomes part of a unit, if its stream takes it; of a group all do, before anything is launched.
+ncclResult_t add_call(Unit *unit, Operation operation, hipStream_t handle) {
+  Communicator &communicator = *unit->communicator;
   begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
-  unit.resolved = resolve(unit.stream);
-  if (unit.resolved == nullptr) return refuse(ncclInvalidArgument, "stream is not a stream of this process");
-  if (device_of(unit.resolved) != communicator.device) {
-    return refuse(ncclInvalidArgument, "stream belongs to device " + std::to_string(device_of(unit.resolved)) +
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) return refuse(ncclInvalidArgument, "stream is not a stream of this process");
+  if (device_of(stream) != communicator.device) {
+    return refuse(ncclInvalidArgument, "stream belongs to device " + std::to_string(device_of(stream)) +
                                            ", the communicator to device " + std::to_string(communicator.device));
   }
   if (captures_in_progress.load(std::memory_order_relaxed) != 0) {
     hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-    if (rocpy_host_hipStreamIsCapturing(unit.stream, &status) != hipSuccess || status != hipStreamCaptureStatusNone) {
+    if (rocpy_host_hipStreamIsCapturing(handle, &status) != hipSuccess || status != hipStreamCaptureStatusNone) {
       return refuse(ncclInvalidUsage, "the host platform does not capture collectives into graphs");
     }
   }
   note_caller(communicator);
+  auto &others = unit->others;
+  if (unit->stream == nullptr) unit->stream = stream;
+  if (unit->stream != stream && std::find(others.begin(), others.end(), stream) == others.end()) {
+    others.push_back(stream);
+  }
+  unit->operations.push_back(std::move(operation));
   return ncclSuccess;
+}
+
+// Whether the calling thread may carry out a unit that nothing is before: where a call may wait there, or need not wait
+// for what another call is to bring. A nonblocking communicator's calls only pass it on.
+bool may_run_here(Communicator &communicator, const Unit &unit) {
+  if (!unit.others.empty()) return false;
+  if (communicator.patience_ns.load() != 0) return !drives_several(communicator);
+  const bool is_one = unit.operations.size() == 1 && is_collective(unit.operations.front().signature.kind);
+  return communicator.is_blocking && is_one && communicator.is_last_to_arrive();
+}
+
+// Gives a unit to its first stream, between points that order the others before and after it.
+void enqueue_unit(Unit &unit, const Point &last) {
+  constexpr auto nothing = [] {};
+  Communicator &communicator = *unit.communicator;
+  for (Stream *other : unit.others) {
+    const Point before{other, enqueue_function_item(other, nothing, ItemKind::mark, nullptr)};
+    enqueue_function_item(unit.stream, nothing, ItemKind::mark, &before);
+  }
+  Point end{unit.stream, 0};
+  communicator.begin_work();
+  try {
+    // The user's peers decide when it ends, so process exit does not wait for it.
+    end.ticket = enqueue_function_item(
+        unit.stream,
+        [shared = unit.communicator, operations = std::move(unit.operations)]() mutable {
+          carry_out(*shared, operations);
+          shared->end_work();
+        },
+        ItemKind::external, last.stream == nullptr || last.stream == unit.stream ? nullptr : &last);
+  } catch (...) {
+    communicator.end_work();
+    throw;
+  }
+  communicator.last = end;
+  for (Stream *other : unit.others) enqueue_function_item(other, nothing, ItemKind::mark, &end);
 }
 
 ncclResult_t launch(Unit &unit, bool is_alone) {
   Communicator &communicator = *unit.communicator;
-  Stream *stream = unit.resolved;
   begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
   const uint64_t patience = communicator.patience_ns.load();
@@ -113,61 +154,36 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
   }
   const Point last = communicator.last;
   const bool is_free = last.stream == nullptr || is_done(last.stream, last.ticket);
-  if (is_alone && patience != 0 && is_free && !drives_several(communicator)) {
-    if (const uint64_t ticket = begin_inline(stream); ticket != 0) {
-      communicator.last = {stream, ticket};
+  if (is_alone && is_free && may_run_here(communicator, unit)) {
+    if (const uint64_t ticket = begin_inline(unit.stream); ticket != 0) {
+      communicator.last = {unit.stream, ticket};
       carry_out(communicator, unit.operations);
-      leave_inline(stream);
-      return static_cast<ncclResult_t>(communicator.state.load());
+      leave_inline(unit.stream);
+      // Who does not wait in calls asks for what they came to.
+      return patience == 0 ? ncclSuccess : static_cast<ncclResult_t>(communicator.state.load());
     }
   }
-  communicator.begin_work();
-  try {
-    // The user's peers decide when it ends, so process exit does not wait for it.
-    const uint64_t ticket = enqueue_function_item(
-        stream,
-        [shared = unit.communicator, operations = std::move(unit.operations)]() mutable {
-          carry_out(*shared, operations);
-          shared->end_work();
-        },
-        ItemKind::external, last.stream == nullptr || last.stream == stream ? nullptr : &last);
-    communicator.last = {stream, ticket};
-  } catch (...) {
-    communicator.end_work();
-    throw;
-  }
+  enqueue_unit(unit, last);
   return ncclSuccess;
 }
 
 // As RCCL does always: what nonblocking communicators were told goes to their streams in a thread of its own, later.
 bool launches_later(const Communicator &communicator) { return runtime().is_stressed && !communicator.is_blocking; }
 
-ncclResult_t launch_later(std::vector<Unit> units) {
-  if (units.empty()) return ncclSuccess;
-  while (!units.empty()) {
-    const std::shared_ptr<Communicator> communicator = units.front().communicator;
-    const auto own = std::make_shared<std::vector<Unit>>();
-    const auto others = std::stable_partition(units.begin(), units.end(),
-                                              [&](const Unit &unit) { return unit.communicator == communicator; });
-    std::move(units.begin(), others, std::back_inserter(*own));
-    units.erase(units.begin(), others);
-    const auto give = [own] {
-      for (Unit &unit : *own) launch(unit, false);
-      return ncclSuccess;
-    };
-    const auto later = [communicator, give] {
+ncclResult_t launch_later(Unit unit) {
+  const auto shared = std::make_shared<Unit>(std::move(unit));
+  Communicator &communicator = *shared->communicator;
+  communicator.is_launching = true;
+  try {
+    communicator.background.start([shared, &communicator] {
       std::this_thread::sleep_for(chance_delay());
-      const ncclResult_t code = rccl_call(give);
-      if (code != ncclSuccess) communicator->fail({"launch", code, own_last_words(), Kind::none, 0, {}, {}});
-      communicator->is_launching = false;
-    };
-    communicator->is_launching = true;
-    try {
-      communicator->background.start(later);
-    } catch (...) {
-      communicator->is_launching = false;
-      throw;
-    }
+      const ncclResult_t code = rccl_call([&] { return launch(*shared, false); });
+      if (code != ncclSuccess) communicator.fail({"launch", code, own_last_words(), Kind::none, 0, {}, {}});
+      communicator.is_launching = false;
+    });
+  } catch (...) {
+    communicator.is_launching = false;
+    throw;
   }
   return ncclInProgress;
 }
@@ -175,35 +191,23 @@ ncclResult_t launch_later(std::vector<Unit> units) {
 ncclResult_t launch_all(std::vector<Pending> &pending) {
   std::vector<Unit> units;
   for (Pending &one : pending) {
-    Unit *unit = nullptr;
-    for (Unit &known : units) {
-      if (known.communicator == one.communicator && known.stream == one.stream) unit = &known;
-    }
-    if (unit == nullptr) {
-      units.push_back({one.communicator, one.stream, {}});
-      unit = &units.back();
-    }
-    unit->operations.push_back(std::move(one.operation));
-  }
-  for (Unit &unit : units) {
-    const ncclResult_t code = check(unit);
+    const auto is_its = [&](const Unit &unit) { return unit.communicator == one.communicator; };
+    auto unit = std::find_if(units.begin(), units.end(), is_its);
+    if (unit == units.end()) unit = units.insert(unit, Unit{one.communicator, {}});
+    const ncclResult_t code = add_call(&*unit, std::move(one.operation), one.stream);
     if (code == ncclSuccess) continue;
-    return refuse(code, "rank " + std::to_string(unit.communicator->rank) + ": " + own_last_words());
+    return refuse(code, "rank " + std::to_string(one.communicator->rank) + ": " + own_last_words());
   }
   ncclResult_t first = ncclSuccess;
   std::string text;
-  std::vector<Unit> later;
   for (Unit &unit : units) {
-    if (launches_later(*unit.communicator)) {
-      later.push_back(std::move(unit));
-      continue;
-    }
-    const ncclResult_t result = launch(unit, units.size() == 1);
+    const bool is_later = launches_later(*unit.communicator);
+    const ncclResult_t result = is_later ? launch_later(std::move(unit)) : launch(unit, units.size() == 1);
     if (first != ncclSuccess || result == ncclSuccess) continue;
     first = result;
     text = own_last_words();
   }
-  return first == ncclSuccess ? launch_later(std::move(later)) : refuse(first, text);
+  return first == ncclSuccess || first == ncclInProgress ? first : refuse(first, text);
 }
 
 ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
@@ -279,12 +283,10 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
     group.pending.push_back({communicator, std::move(operation), stream});
     return ncclSuccess;
   }
-  Unit unit{communicator, stream, {}};
-  unit.operations.push_back(std::move(operation));
-  const ncclResult_t code = check(unit);
+  Unit unit{communicator, {}};
+  const ncclResult_t code = add_call(&unit, std::move(operation), stream);
   if (code != ncclSuccess) return code;
-  if (launches_later(*communicator)) return launch_later({std::move(unit)});
-  return launch(unit, true);
+  return launches_later(*communicator) ? launch_later(std::move(unit)) : launch(unit, true);
 }
 
 ncclResult_t submit_job(std::function<ncclResult_t()> job) {

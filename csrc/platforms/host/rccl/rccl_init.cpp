@@ -92,7 +92,6 @@ std::shared_ptr<Communicator> make_communicator(int count, int rank, const Share
   communicator->key = key;
   communicator->config = config;
   communicator->is_blocking = config.blocking != 0;
-  communicator->patience_ns = communicator->is_blocking ? UINT64_MAX : 0;
   if (config.commName != nullptr) communicator->name = config.commName;
   return communicator;
 }
@@ -206,7 +205,7 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
   const uint64_t caller = asked->segment->caller(asked->rank).load();
   created->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
   const ncclResult_t code = created->join();
-  created->patience_ns = created->is_blocking ? UINT64_MAX : 0;
+  created->patience_ns = 0;
   if (code == ncclSuccess) created->segment->caller(rank).store(caller, std::memory_order_relaxed);
   return code;
 }

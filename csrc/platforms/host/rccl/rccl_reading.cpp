@@ -14,17 +14,18 @@ constexpr size_t chunk = size_t{1} << 20;  // between two looks at whether the c
 
 }  // namespace
 
-bool Communicator::can_read(int owner, const Signature &its, size_t bytes) {
+bool Communicator::can_read(int owner, const void *process_key, std::initializer_list<const void *> operands,
+                            size_t bytes) {
   RankState &state = other(owner);
   if (state.process.load() == process) return true;
   // Where a process id means another process, its key is another one too.
   uint64_t key = 0;
   const int its_pid = state.pid.load();
-  if (state.space.load() != self().space.load() || !read_process(its_pid, its.process_key, &key, sizeof key) ||
+  if (state.space.load() != self().space.load() || !read_process(its_pid, process_key, &key, sizeof key) ||
       key != state.process.load()) {
     return false;
   }
-  for (const void *memory : {its.send, static_cast<const void *>(its.recv)}) {
+  for (const void *memory : operands) {
     const char *first = static_cast<const char *>(memory);
     char byte;
     if (!read_process(its_pid, first, &byte, 1) || !read_process(its_pid, first + bytes - 1, &byte, 1)) return false;
@@ -56,10 +57,11 @@ bool Communicator::read(const Operation &operation, int owner, const void *from,
   return true;
 }
 
-// A process that ends gives its memory back a moment before its mark of life: the better reason is waited for.
+// A process that ends gives its memory back before its mark of life, much memory long before: the better reason is
+// waited for.
 bool Communicator::fail_to_read(const Operation &operation, int owner, int reason) {
   end_reading();
-  constexpr uint64_t longest_ns = 100000000;
+  const uint64_t longest_ns = reason == ESRCH ? 10000000000 : 100000000;
   for (const uint64_t start = now_ns(); now_ns() - start < longest_ns; yield_processor()) {
     uint64_t last_look = 0;
     if (!look_after(operation, {owner}, start, &last_look, [] { return false; })) return false;

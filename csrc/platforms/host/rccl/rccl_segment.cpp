@@ -17,21 +17,25 @@ namespace rocpy_host {
 namespace {
 
 // Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
-constexpr uint64_t format = 0x726f637079000006 ^ uint64_t { sizeof(RankState) } << 8;
+constexpr uint64_t format = 0x726f637079000007 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 
 struct Layout {
   explicit Layout(int count) {
     const auto n = static_cast<size_t>(count);
+    // A power of two, so that messages go on in their order where their numbers begin again at 0.
+    for (messages = most_messages; messages > 2 && n * n * messages * pair_bytes > most_pair_data;) messages /= 2;
     ranks = pages(sizeof(Header));
     pairs = ranks + pages(n * sizeof(RankState));
     slots = pairs + pages(n * n * sizeof(Pair));
     results = slots + 2 * n * slot_bytes;
     pair_data = results + 2 * slot_bytes;
-    total = pair_data + 2 * n * n * pair_bytes;
+    total = pair_data + n * n * messages * pair_bytes;
   }
+  static constexpr size_t most_pair_data = size_t{32} << 20;
   size_t ranks, pairs, slots, results, pair_data, total;
+  uint32_t messages;  // of each pair, in flight
 };
 
 // Views that this process has of memory whose ranks are not all here yet.
@@ -212,6 +216,7 @@ Kind shown_kind(const Signature &signature) {
 Segment::Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block, int rank_count)
     : key_(key), block_(std::move(block)), rank_count_(rank_count), callers_(static_cast<size_t>(rank_count)) {
   const Layout layout(rank_count);
+  message_count_ = layout.messages;
   char *base = static_cast<char *>(block_->data());
   // Zeros are what all of these begin with.
   header_ = reinterpret_cast<Header *>(base);

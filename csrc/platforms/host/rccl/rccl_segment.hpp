@@ -17,7 +17,8 @@ namespace rocpy_host {
 
 constexpr int max_ranks = 256;
 constexpr size_t slot_bytes = size_t{256} << 10;  // of each rank, twice
-constexpr size_t pair_bytes = size_t{32} << 10;   // of each pair of ranks and direction, twice
+constexpr size_t pair_bytes = size_t{32} << 10;   // of each pair of ranks and direction, as often as messages fit
+constexpr uint32_t most_messages = 8;             // in flight between two ranks
 constexpr size_t small_bytes = size_t{32} << 10;  // up to this, every rank reduces everything itself
 constexpr size_t large_bytes = size_t{1} << 20;   // from this on, processes read one another's memory
 
@@ -111,19 +112,21 @@ struct alignas(64) RankState {
   Bell bell;                // rung when a message for, or room of, this rank comes up
 };
 
-// Messages from one rank to another, two in flight.
+// Messages from one rank to another, a few in flight.
 struct alignas(64) Pair {
   struct Message {
     uint64_t total = 0;
     uint32_t bytes = 0;
     int32_t type = 0;
-    const void *direct = nullptr;  // the whole message where it lies, between ranks of one process
+    const void *direct = nullptr;       // the whole message where it lies, for the receiver to read
+    const void *process_key = nullptr;  // then: as in Signature
     Description description;
   };
   std::atomic<uint32_t> sent{0};
-  Message messages[2];
+  Message messages[most_messages];
   alignas(64) std::atomic<uint32_t> taken{0};
-  std::atomic<uint32_t> signals{0};  // by the first to the second, ever
+  std::atomic<bool> is_unreadable{false};  // the second cannot read what the first has: all is copied from now on
+  std::atomic<uint32_t> signals{0};        // by the first to the second, ever
 };
 
 // Why a communicator does not come to be.
@@ -194,8 +197,10 @@ class Segment {
     return slots_ + (parity * static_cast<size_t>(rank_count_) + rank) * slot_bytes;
   }
   char *result(unsigned parity) { return results_ + parity * slot_bytes; }
-  char *pair_data(int from, int to, unsigned parity) {
-    return pair_data_ + ((static_cast<size_t>(from) * rank_count_ + to) * 2 + parity) * pair_bytes;
+  // How many messages from one rank to another are in flight at most: with many ranks fewer.
+  uint32_t message_count() const { return message_count_; }
+  char *pair_data(int from, int to, uint32_t message) {
+    return pair_data_ + ((static_cast<size_t>(from) * rank_count_ + to) * message_count_ + message) * pair_bytes;
   }
 
   // Which thread last called for a rank of this process, to know a thread that drives several.
@@ -206,6 +211,7 @@ class Segment {
   SharedBlock::Key key_;
   std::unique_ptr<SharedBlock> block_;
   int rank_count_;
+  uint32_t message_count_;
   Header *header_;
   RankState *ranks_;
   Pair *pairs_;

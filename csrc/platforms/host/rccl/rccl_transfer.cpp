@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sends and receives. Those of a group go on together: what can move moves, and only when nothing can does the rank
-// sleep.
+// sleep. A large operand stays where it is and the receiver reads it there; if that is of another process which it
+// cannot read, it says so, and the sender copies instead.
 #include "rccl_comm.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct Transfer {
   int peer;
   size_t total;  // bytes
   size_t moved = 0;
-  bool is_posted = false;  // a message has been sent or taken
+  bool is_posted = false;  // where it lies, for the receiver to read
   bool is_done = false;
 };
 
@@ -86,29 +87,39 @@ class Exchange {
     announce(bell);
   }
 
+  // Between processes what fits into two messages is sent without waiting for the receiver.
+  bool is_read_there(const Transfer &transfer, const Pair &pair) {
+    if (comm_.is_one_process || comm_.other(transfer.peer).process.load() == comm_.process) {
+      return transfer.total > pair_bytes;
+    }
+    return transfer.total > 2 * pair_bytes && comm_.reads_processes && !pair.is_unreadable.load();
+  }
+
   Step send(Transfer &transfer) {
     Pair &pair = comm_.segment->pair(comm_.rank, transfer.peer);
-    const bool is_direct = comm_.is_one_process && transfer.total > pair_bytes;
-    const uint32_t sent = pair.sent.load(std::memory_order_relaxed);
-    if (is_direct && transfer.is_posted) {
-      // The peer reads from here: the transfer ends when it has.
-      if (pair.taken.load(std::memory_order_acquire) != sent) return Step::stuck;
-      transfer.is_done = true;
+    const uint32_t sent = pair.sent.load(std::memory_order_relaxed), count = comm_.segment->message_count();
+    const uint32_t taken = pair.taken.load(std::memory_order_acquire);
+    if (transfer.is_posted) {
+      if (taken != sent) return Step::stuck;
+      transfer.is_posted = false;
+      transfer.is_done = !pair.is_unreadable.load();
       return Step::moved;
     }
-    if (sent - pair.taken.load(std::memory_order_acquire) >= 2) return Step::stuck;
+    if (sent - taken >= count) return Step::stuck;
     if (transfer.peer != comm_.rank && !comm_.can_take(*transfer.operation, transfer.peer)) return Step::failed;
     const auto *data = static_cast<const char *>(transfer.operation->signature.send) + transfer.moved;
-    Pair::Message &message = pair.messages[sent & 1];
+    const bool is_direct = transfer.moved == 0 && is_read_there(transfer, pair);
+    Pair::Message &message = pair.messages[sent % count];
     const size_t part = is_direct ? 0 : std::min(pair_bytes, transfer.total - transfer.moved);
     message.total = transfer.total;
     message.type = transfer.operation->signature.type;
     message.description = transfer.operation->signature.description;
     message.bytes = static_cast<uint32_t>(part);
     message.direct = is_direct ? data : nullptr;
-    if (part != 0) std::memcpy(comm_.segment->pair_data(comm_.rank, transfer.peer, sent & 1), data, part);
+    message.process_key = &comm_.process;
+    if (part != 0) std::memcpy(comm_.segment->pair_data(comm_.rank, transfer.peer, sent % count), data, part);
     transfer.moved += part;
-    transfer.is_posted = true;
+    transfer.is_posted = is_direct;
     transfer.is_done = !is_direct && transfer.moved == transfer.total;
     pair.sent.store(sent + 1);
     ring(transfer.peer);
@@ -117,16 +128,16 @@ class Exchange {
 
   Step receive(Transfer &transfer) {
     Pair &pair = comm_.segment->pair(transfer.peer, comm_.rank);
-    const uint32_t taken = pair.taken.load(std::memory_order_relaxed);
+    const uint32_t taken = pair.taken.load(std::memory_order_relaxed), count = comm_.segment->message_count();
     if (pair.sent.load(std::memory_order_acquire) == taken) return Step::stuck;
-    const Pair::Message &message = pair.messages[taken & 1];
+    const Pair::Message &message = pair.messages[taken % count];
     const Signature &signature = transfer.operation->signature;
     if (message.total != transfer.total || message.type != signature.type ||
         message.description != signature.description) {
-      const size_t count = message.total / bytes_of_type(message.type);
+      const size_t elements = message.total / bytes_of_type(message.type);
       Failure failure{"mismatch", ncclInvalidUsage, "", Kind::recv, signature.sequence, {transfer.peer, comm_.rank},
                       {}};
-      failure.signatures = {text_of_transfer(Kind::send, message.description, count, message.type),
+      failure.signatures = {text_of_transfer(Kind::send, message.description, elements, message.type),
                             text_of_transfer(Kind::recv, signature.description, signature.count, signature.type)};
       failure.text = "rank " + std::to_string(transfer.peer) + " calls " + failure.signatures[0] + " to rank " +
                      std::to_string(comm_.rank) + ", which calls " + failure.signatures[1];
@@ -135,13 +146,16 @@ class Exchange {
     }
     auto *data = static_cast<char *>(const_cast<void *>(static_cast<const void *>(signature.recv)));
     if (message.direct != nullptr) {
-      if (!comm_.begin_reading(*transfer.operation, transfer.peer)) return Step::failed;
-      std::memmove(data, message.direct, transfer.total);
-      comm_.end_reading();
-      transfer.moved = transfer.total;
+      bool is_read = false;
+      if (!read_there(transfer, message, data, &is_read)) return Step::failed;
+      if (is_read) {
+        transfer.moved = transfer.total;
+      } else {
+        pair.is_unreadable.store(true);
+      }
     } else {
       if (message.bytes != 0) {
-        std::memcpy(data + transfer.moved, comm_.segment->pair_data(transfer.peer, comm_.rank, taken & 1),
+        std::memcpy(data + transfer.moved, comm_.segment->pair_data(transfer.peer, comm_.rank, taken % count),
                     message.bytes);
       }
       transfer.moved += message.bytes;
@@ -150,6 +164,22 @@ class Exchange {
     pair.taken.store(taken + 1);
     ring(transfer.peer);
     return Step::moved;
+  }
+
+  // Reads a message where the peer has it, unless the system forbids that. False: failed.
+  bool read_there(const Transfer &transfer, const Pair::Message &message, char *data, bool *is_read) {
+    const Operation &operation = *transfer.operation;
+    if (!comm_.begin_reading(operation, transfer.peer)) return false;
+    if (comm_.is_one_process || comm_.other(transfer.peer).process.load() == comm_.process) {
+      std::memmove(data, message.direct, transfer.total);
+      *is_read = true;
+    } else if (comm_.reads_processes &&
+               comm_.can_read(transfer.peer, message.process_key, {message.direct}, transfer.total)) {
+      if (!comm_.read(operation, transfer.peer, message.direct, data, transfer.total)) return false;
+      *is_read = true;
+    }
+    comm_.end_reading();
+    return true;
   }
 
   Communicator &comm_;
