@@ -77,8 +77,7 @@ def shared_tensor(Buffer buffer not None):
 cdef class Buffer:
     """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
 
-    It supports DLPack in both directions, on the host platform as CPU memory, after the device has finished its work. Freeing it, by
-    `close` or when the last reference to it goes, waits for all work of its device, as hipFree does.
+    It supports DLPack in both directions, on the host platform as CPU memory, after the device has finished its work.
 
     Parameters
     ----------
@@ -471,8 +470,8 @@ cdef class Buffer:
     def close(self):
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
-        Memory that arrays share, or that products, graphs and copies in other threads still use, is freed after the last use. As long as a
-        collective of the device is pending, for which hipFree would wait, memory is freed later.
+        It waits for all work of the device, as where a buffer that is not closed is collected. Memory that arrays share, or that products,
+        graphs and copies in other threads still use, is freed after the last use, and later while a collective of the device is pending.
         """
         if self.closed:
             return
