@@ -86,7 +86,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
-        Array that receives the result, of any layout; it must not share memory with an operand. A result of another dtype is cast into it.
+        Array that receives the result, of any layout; it must not share memory with an operand. If the product cannot return its dtype, a
+        result in float32, or in ``dtype``, is cast into it.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm
