@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Indices of ``x.flat`` and shifts mean what they mean in numpy, in every mode and on GPUs."""
+"""Indices of ``x.flat``, shifts, divisions and powers mean what they mean in numpy, in every mode and on GPUs."""
 
 import numpy as np
 import pytest
@@ -84,20 +84,81 @@ def test_shifts_of_int32_are_those_of_numpy_when_they_are_stored(debug):
     np.testing.assert_array_equal(right, x >> n)
 
 
+def divisions(x, y, out):
+    i = coop.threadIdx.x
+    out[i, 0] = x[i] // y[i]
+    out[i, 1] = x[i] % y[i]
+    quotient, remainder = divmod(x[i], y[i])
+    out[i, 2] = quotient + remainder
+
+
+def dividends(dtype):
+    limits = np.iinfo(dtype)
+    values = {limits.min, limits.min // 2, limits.max, limits.max // 3, 0, 1, 7, 10}
+    return np.array([each for each in (*values, -1, -2, -7) if each >= limits.min], dtype)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.int64, *(pytest.param(each, marks=pytest.mark.slow) for each in (np.int32, np.uint64))]
+)
+def test_integers_are_divided_as_in_numpy_in_64_bits(dtype):
+    kernel, values = coop.jit(divisions), dividends(dtype)
+    for divisor in values:
+        wide = np.uint64 if dtype is np.uint64 else np.int64
+        out = np.zeros((len(values), 3), wide)
+        kernel[1, len(values)](values, np.full_like(values, divisor), out)
+        with np.errstate(divide="ignore", over="ignore"):
+            quotient, remainder = np.divmod(values.astype(wide), wide(divisor))
+        np.testing.assert_array_equal(out.T, [quotient, remainder, quotient + remainder])
+
+
+def reciprocals(x, n, out):
+    i = coop.threadIdx.x
+    out[i, 0], out[i, 1], out[i, 2] = x[i] ** -1, x[i] ** -2, x[i] ** n[i]
+
+
+def test_negative_powers_of_zero_are_infinite():
+    x, n = np.array([0.0, -0.0, 2.0, -4.0, np.inf]), np.array([-1, -3, -2, 3, -1])
+    out = np.zeros((5, 3))
+    coop.jit(reciprocals)[1, 5](x, n, out)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(out.T, [x**-1.0, x**-2.0, x ** n.astype(float)])
+
+
+def test_complex_numbers_are_divided_by_zero_as_in_numpy():
+    @coop.jit
+    def kernel(x, y, out):
+        i = coop.threadIdx.x
+        out[i] = x[i] / y[i]
+
+    x, y = np.array([1, 0, 1 - 2j, -1j, 3 + 4j]), np.array([0, 0, 0, complex(-0.0, 0), 1 + 1j])
+    out = np.zeros_like(x)
+    kernel[1, 5](x, y, out)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_array_equal(out, x / y)
+
+
 @pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 def test_gpus_give_the_same():
     amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
 
-    def kernel(x, n, left, right):
+    def kernel(x, n, left, right, least, quotient):
         shifts(x, n, left, right)
         if coop.threadIdx.x == 0:
             x.flat[-1] = 7
+            quotient[0] = least[0] // least[1]
+            quotient[1] = np.float64(least[2]) ** -1 == np.inf
 
-    code = coop.compile(coop.jit(kernel), f"void({','.join(4 * ['int64[::1]'])})", arch="gfx942", threads=64)
+    types = 4 * ["int64[::1]"] + ["int32[::1]", "int64[::1]"]
+    code = coop.compile(coop.jit(kernel), f"void({','.join(types)})", arch="gfx942", threads=64)
+    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.zeros(2, np.int64)
     memory = np.full(3 * len(AMOUNTS), -5)
     x = memory[len(AMOUNTS) : -len(AMOUNTS)]
     left, right, expected = np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
-    arrays = [word for each in (x, AMOUNTS, left, right) for word in (each, *each.shape, *each.strides)]
+    arrays = [
+        word for each in (x, AMOUNTS, left, right, least, quotient) for word in (each, *each.shape, *each.strides)
+    ]
     amdgpu.run(code.code, code.name, 1, len(x), *arrays)
     np.testing.assert_array_equal((left, right), expected)
     assert np.flatnonzero(memory == 7).tolist() == [2 * len(AMOUNTS) - 1]
+    assert quotient.tolist() == [2**31, 1]

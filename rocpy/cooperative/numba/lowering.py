@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir as llvm_ir
 from numba.core import cgutils, ir, types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
@@ -37,7 +37,10 @@ _OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
 
 
 class KernelLower(Lower):
-    """Numba's lowering, and numpy's meaning of what it leaves undefined: shifts by any amount, indices of ``flat``."""
+    """Numba's lowering, and numpy's meaning of what it leaves undefined or raises.
+
+    These are shifts by any amount, indices of ``flat``, and quotients and negative powers.
+    """
 
     def lower_function_body(self) -> Any:
         """Lower the body, then fix its shifts."""
@@ -47,6 +50,33 @@ class KernelLower(Lower):
                 if instruction.opname in ("shl", "lshr", "ashr"):
                     _define_shift(block, instruction)
         return result
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """Lower an operation on two values."""
+        signature = self.fndesc.calltypes[expr]
+        own = _operation(op, signature)
+        if own is None:
+            return super().lower_binop(resty, expr, op)
+        result = own(self.context, self.builder, signature, self._operands(expr.lhs, expr.rhs, signature))
+        return self.context.cast(self.builder, result, signature.return_type, resty)
+
+    def _lower_call_normal(self, fnty: Any, expr: Any, signature: Any) -> Any:
+        """Lower a call."""
+        integers = all(isinstance(each, types.Integer) for each in signature.args)
+        if getattr(fnty, "typing_key", None) is not divmod or not integers:
+            return super()._lower_call_normal(fnty, expr, signature)
+        divided = make_signature(signature.return_type.dtype, *signature.args)
+        left, right = expr.args
+        operands = self._operands(left, right, divided)
+        return cgutils.pack_array(self.builder, _divide(self.context, self.builder, divided, operands))
+
+    def _operands(self, left: Any, right: Any, signature: Any) -> list[Any]:
+        """Return two variables' values, of the types of a signature."""
+        pairs = zip((left, right), signature.args, strict=True)
+        return [
+            self.context.cast(self.builder, self.loadvar(each.name), self.typeof(each.name), kind)
+            for each, kind in pairs
+        ]
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Lower the read of an element."""
@@ -94,6 +124,95 @@ def _define_shift(block: llvm_ir.Block, instruction: llvm_ir.Instruction) -> Non
     signed = instruction.opname == "ashr"
     shifted = value if signed else builder.select(known, value, value.type(0))
     instruction.operands = [shifted, builder.select(known, amount, amount.type(width - 1))]
+
+
+def _operation(op: Any, signature: Any) -> Any:
+    """Return the code of an operation on two numbers where Numba's does not do what numpy does; None elsewhere."""
+    result, integer = signature.return_type, [isinstance(each, types.Integer) for each in signature.args]
+    if isinstance(result, types.Integer) and all(integer):
+        return _OF_INTEGERS.get(op)
+    if isinstance(result, types.Complex) and op is operator.truediv:
+        return _complex_quotient
+    if op is operator.pow and result in (types.float32, types.float64) and integer[1]:
+        return None if getattr(signature.args[1], "literal_value", -1) >= 0 else _power
+    return None
+
+
+def _as_result(context: Any, builder: Any, signature: Any, operands: Any) -> list[Any]:
+    pairs = zip(operands, signature.args, strict=True)
+    return [context.cast(builder, value, kind, signature.return_type) for value, kind in pairs]
+
+
+def _divide(context: Any, builder: Any, signature: Any, operands: Any) -> tuple[Any, Any]:
+    """Return quotient and remainder, rounded down; by zero both are 0, and the quotient by -1 wraps around.
+
+    No divisor is 0 or -1, for which LLVM's division is undefined, and undefined in 32 bits where a GPU divides in them.
+    """
+    left, right = _as_result(context, builder, signature, operands)
+    kind, signed = left.type, signature.return_type.signed
+    # By 0 and -1 the quotient is the product: 0, and the negative of the dividend.
+    quotients, remainders = cgutils.alloca_once(builder, kind), cgutils.alloca_once(builder, kind)
+    builder.store(builder.mul(left, right), quotients)
+    builder.store(kind(0), remainders)
+    lowest = builder.add(right, kind(1)) if signed else right
+    usual = builder.icmp_unsigned(">", lowest, kind(1 if signed else 0))
+    with cgutils.if_likely(builder, usual):
+        if not signed:
+            builder.store(builder.udiv(left, right), quotients)
+            builder.store(builder.urem(left, right), remainders)
+        else:
+            quotient, remainder = builder.sdiv(left, right), builder.srem(left, right)
+            differs = builder.icmp_signed("<", builder.xor(remainder, right), kind(0))
+            lower = builder.and_(builder.icmp_signed("!=", remainder, kind(0)), differs)
+            builder.store(builder.add(quotient, builder.sext(lower, kind)), quotients)
+            builder.store(builder.add(remainder, builder.select(lower, right, kind(0))), remainders)
+    return builder.load(quotients), builder.load(remainders)
+
+
+_OF_INTEGERS = {
+    operator.floordiv: lambda *arguments: _divide(*arguments)[0],
+    operator.mod: lambda *arguments: _divide(*arguments)[1],
+}
+
+
+def _call_inline(context: Any, builder: Any, function: Any, signature: Any, operands: Any) -> Any:
+    """Call a function that is compiled for the purpose, in which a float is divided by zero as in numpy."""
+    flags = Flags()
+    flags.error_model, flags.forceinline = "numpy", True
+    compiled = context.compile_subroutine(builder, function, signature, flags=flags)
+    return context.call_internal(builder, compiled.fndesc, signature, operands)
+
+
+def _complex_quotient(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    def quotient(a: Any, b: Any) -> Any:
+        if b.real == 0 and b.imag == 0:
+            return complex(a.real / abs(b.real), a.imag / abs(b.real))
+        return a / b
+
+    result = signature.return_type
+    operands = _as_result(context, builder, signature, operands)
+    return _call_inline(context, builder, quotient, make_signature(result, result, result), operands)
+
+
+_MOST_FACTORS = 2**16  # beyond, Numba calls the mathematical library
+
+
+def _power(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    """Return a float to an integer's power, which for a negative one is the reciprocal of the power."""
+    result, exponent = signature.return_type, signature.args[1]
+    (base, power), kinds = operands, (signature.args[0], types.unliteral(exponent))
+    base, power = context.cast(builder, base, kinds[0], result), context.cast(builder, power, exponent, kinds[1])
+    least = getattr(exponent, "literal_value", None)  # Numba writes a known number of products one after the other
+
+    def of_known(a: Any, b: Any) -> Any:
+        return result(1) / a**factors
+
+    def of_any(a: Any, b: Any) -> Any:
+        return result(1) / a**-b if -_MOST_FACTORS <= b < 0 else a**b
+
+    factors = 0 if least is None or least < -_MOST_FACTORS else -least
+    function = of_known if factors else of_any
+    return _call_inline(context, builder, function, make_signature(result, result, kinds[1]), (base, power))
 
 
 class SiteLower(KernelLower):
