@@ -3,6 +3,7 @@
 
 import inspect
 
+import numba
 import numpy as np
 import pytest
 
@@ -172,10 +173,30 @@ def _of_two_types(x, out):
     out[i] = _total_in_block(x[i]) if i < 4 else _total_in_block(np.float64(x[i]))
 
 
+@numba.njit
+def _compiled_total(value):
+    return coop.sum(coop.this_block(), value, all=True)
+
+
+@numba.njit
+def _compiled_most(value):
+    return coop.max(coop.this_block(), value, all=True)
+
+
+def _of_compiled(x, out):
+    i = coop.threadIdx.x
+    out[i] = _compiled_total(x[i]) if i < 4 else _compiled_most(x[i])
+
+
 @pytest.mark.parametrize(
     ("function", "debug"),
-    [(_either, False), pytest.param(_either, True, marks=pytest.mark.slow), (_of_two_types, False)],
-    ids=["calls", "debug", "types"],
+    [
+        (_either, False),
+        pytest.param(_either, True, marks=pytest.mark.slow),
+        (_of_two_types, False),
+        (_of_compiled, False),
+    ],
+    ids=["calls", "debug", "types", "compiled"],
 )
 def test_calls_of_one_line_are_calls_of_their_own(function, debug):
     with pytest.raises(DivergentBarrierError, match="in another call of that line"):

@@ -271,7 +271,7 @@ class SiteLower(KernelLower):
     def _may_wait(function: Any) -> bool:
         """Return whether a function is this package's, or one that Numba compiled, which stores no line itself."""
         if isinstance(function, types.Dispatcher):
-            return function.dispatcher._compiler.pipeline_class.__module__ != __name__
+            return not issubclass(function.dispatcher._compiler.pipeline_class, KernelCompiler)
         module = getattr(getattr(function, "typing_key", None), "__module__", None)
         return str(module or "").startswith(_PACKAGE)
 
@@ -432,6 +432,10 @@ class CheckedLowering(BaseNativeLowering):
         return CheckedLower
 
 
+class KernelCompiler(CompilerBase):
+    """What compiles kernels and the functions that they call."""
+
+
 @functools.cache
 def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
     """Return how functions are compiled: for the CPU with or without checks, or for a GPU."""
@@ -445,7 +449,7 @@ def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
     elif on_device or mode.debug:
         replaced[NopythonTypeInference] = NotingInference
 
-    class Compiler(CompilerBase):
+    class Compiler(KernelCompiler):
         """Numba's own passes, but for those that are replaced."""
 
         def define_pipelines(self) -> list[Any]:
