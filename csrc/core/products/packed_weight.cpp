@@ -92,11 +92,6 @@ Status pack(StreamContext *context, hipStream_t stream, const PackSpec &spec, vo
 
 }  // namespace
 
-bool is_captured(hipStream_t stream) {
-  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
-  return stream && table.hipStreamIsCapturing(stream, &capture) == hipSuccess && capture != hipStreamCaptureStatusNone;
-}
-
 bool packs_type(hipblasLtHandle_t handle, int32_t type) {
   size_t bytes = 0;
   return query_bytes(handle, type, 32, 32, false, &bytes) == HIPBLAS_STATUS_SUCCESS;

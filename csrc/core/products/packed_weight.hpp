@@ -23,9 +23,6 @@ struct PackSpec {
   const void *scales = nullptr;  // by blocks, packed with it; null: none
 };
 
-// Whether a stream is captured into a graph now, which would pack at each launch of it.
-bool is_captured(hipStream_t stream);
-
 // Whether the platform keeps weights of a type packed; with their scales by blocks.
 bool packs_type(hipblasLtHandle_t handle, int32_t type);
 bool packs_blocks(hipblasLtHandle_t handle, int32_t type, int64_t m, int64_t k);

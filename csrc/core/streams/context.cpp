@@ -281,10 +281,15 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   return Status{};
 }
 
+bool is_captured(hipStream_t stream) {
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  return stream && table.hipStreamIsCapturing(stream, &capture) == hipSuccess && capture != hipStreamCaptureStatusNone;
+}
+
 void forget_stream(hipStream_t stream, bool free_idle) {
   std::vector<StreamContext *> idle;
   bool is_idle = false;
-  {
+  if (!is_captured(stream)) {  // asking would invalidate the capture, and a graph may use what the stream was lent
     CaptureRelaxed relaxed;
     is_idle = table.hipStreamQuery(stream) == hipSuccess;
   }

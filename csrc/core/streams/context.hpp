@@ -58,6 +58,9 @@ Status reserve_workspace(StreamContext *context, size_t bytes);
 // The version of the library behind a context, as hipblasLtGetVersion gives it.
 Status library_version(const StreamContext *context, int *version);
 
+// Whether work on the stream goes into a graph.
+bool is_captured(hipStream_t stream);
+
 // Takes back what a stream that is about to be destroyed was lent, so that no stream that gets the same handle is lent
 // it while work of this one may still use it. Freeing it waits for the device, which is done where the caller allows
 // that and the stream is idle. Otherwise it is left to the pool's limit, and if the stream is idle, to the next one.

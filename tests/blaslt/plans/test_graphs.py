@@ -63,6 +63,26 @@ def test_products_that_follow_each_other_and_fork(stream):
         np.testing.assert_allclose(both, ((a @ b) @ b) @ (a @ (a @ b)), rtol=1e-3, atol=1e-3)
 
 
+def test_a_stream_that_joined_may_be_closed_while_the_capture_goes_on(stream):
+    a, b = arrays()
+    with rocpy.Event() as fork, rocpy.Event() as join:
+        with stream.capture() as graph:
+            stream.record(fork)
+            with rocpy.Stream(nonblocking=True) as other:
+                other.wait(fork)
+                product = rocpy.matmul(a, b, stream=other)
+                other.record(join)
+                stream.wait(join)
+        rocpy.plan_cache.clear()
+        with rocpy.Stream(nonblocking=True) as another:
+            rocpy.matmul(a, b, stream=another)  # takes nothing that the graph uses
+        product[:] = np.nan
+        graph.launch()
+        stream.synchronize()
+        np.testing.assert_allclose(product, a @ b, rtol=1e-5, atol=1e-6)
+    graph.close()
+
+
 def test_an_epilogue_with_two_results(stream):
     a, b = arrays()
     with stream.capture() as graph:
