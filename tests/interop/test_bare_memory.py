@@ -176,3 +176,24 @@ def test_weights_in_the_other_byte_order(bare):
     w = rocpy.Weight(bare(matrix), bare(bias))
     np.testing.assert_array_equal(rocpy.matmul(FLOATS[0], w, epilogue="bias"), FLOATS[0] @ FLOATS[1] + bias)
     np.testing.assert_array_equal(w.matrix(), FLOATS[1])
+
+
+class ActsWhenRead(OnlyDlpack):
+    """An array that does something when it is read."""
+
+    def __init__(self, array, action):
+        super().__init__(array)
+        self.action = action
+
+    def __dlpack__(self, **options):
+        self.action()
+        return super().__dlpack__(**options)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "bias", "out"])
+def test_lists_that_are_cleared_while_they_are_read(name):
+    lists = {key: [np.ones(shape) for _ in range(3)] for key, shape in (("a", (2, 2)), ("b", (2, 2)), ("bias", 2))}
+    lists["out"] = [np.zeros((2, 2)) for _ in range(3)]
+    lists["b"][0] = ActsWhenRead(lists["b"][0], lists[name].clear)
+    results = rocpy.grouped_matmul(lists["a"], lists["b"], epilogue="bias", bias=lists["bias"], out=lists["out"])
+    assert [one.tolist() for one in results] == [[[3.0, 3.0], [3.0, 3.0]]] * 3

@@ -4,6 +4,7 @@
 import gc
 import threading
 import time
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from rccl_ranks import DEADLINE_S, await_first, good, on_threads
 
 import rocpy
 from rocpy import distributed, rccl
+from rocpy.compat import nccl
 from rocpy.runtime.handles.keep_alive import held_count
 
 SECONDS = 0.2
@@ -248,3 +250,63 @@ def test_memory_is_freed_when_no_collective_is_pending(comms, make, closes):
     while held_count() != 0:
         assert time.monotonic() < limit
         gc.collect()
+
+
+def lent_tensor():
+    """A tensor, and a function that tells whether its memory is still there, whatever memory the tensor has."""
+    torch = pytest.importorskip("torch")
+    memory = np.ones(1 << 16, np.float32)
+    return torch.from_numpy(memory), weakref.ref(memory)
+
+
+ROWS = [1 << 15, 1 << 15]
+BLOCKING = {
+    "x": lambda comm, t: comm.all_reduce(t),
+    "out": lambda comm, t: comm.all_reduce(np.ones(1 << 16, np.float32), out=t),
+    "bias": lambda comm, t: comm.all_reduce(np.ones(1 << 16, np.float32), bias=t),
+    "broadcast": lambda comm, t: comm.broadcast(t, root=1, out=t),
+    "recv": lambda comm, t: comm.recv(t, 1),
+    "send": lambda comm, t: comm.send(t, 1),
+    "rows": lambda comm, t: comm.all_to_all_v(t, ROWS, ROWS),
+    "compat": lambda comm, t: nccl.Communicator(comm).allreduce(t, t, nccl.SUM),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_a_blocking_call_keeps_memory_that_another_thread_takes_from_its_tensor(comms, name):
+    tensor, is_there = lent_tensor()
+    errors = []
+
+    def wait():
+        try:
+            BLOCKING[name](comms[0], tensor)
+        except rccl.RcclError as error:
+            errors.append(error)
+
+    comms[0].timeout_s = DEADLINE_S
+    thread = threading.Thread(target=wait)
+    thread.start()
+    await_first(comms[0])
+    tensor.data = tensor.new_zeros(1)
+    assert is_there() is not None
+    comms[1].abort()
+    thread.join()
+    assert isinstance(errors.pop(), rccl.RcclError)
+    comms[0].abort()  # lets go of what no stream uses
+    assert is_there() is None
+
+
+def test_a_blocking_call_that_was_late_keeps_memory_until_its_stream_is_done(comms):
+    tensor, is_there = lent_tensor()
+    stream = rocpy.Stream(device=0)
+    work = comms[0].all_reduce(np.ones(4), stream=stream, block=False)
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=0) as behind:
+        with pytest.raises(rccl.CollectiveTimeoutError):
+            behind.all_reduce(tensor, out=tensor, stream=stream, timeout_s=0.02)
+        tensor.data = tensor.new_zeros(1)
+        assert is_there() is not None
+        comms[1].all_reduce(np.ones(4))
+        work.wait()
+        stream.synchronize()
+        behind.abort()
+    assert is_there() is None

@@ -30,6 +30,8 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
     """Return the operands of each group, single ones repeated."""
     if groups is not None:
         raise InvalidProblemError("groups: omit it; the number of groups is the length of the lists")
+    # Reading an operand may run its own code, which may change the lists.
+    a, b, bias, out = (tuple(value) if is_sequence(value) else value for value in (a, b, bias, out))
     if not (is_sequence(a) or is_sequence(b)):
         raise InvalidOperandError(
             f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them must be a list or tuple "

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
 from rocpy._integers import integer_of
+from rocpy._messages.decorators import in_blocks
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
@@ -150,44 +148,6 @@ def _changed(base: Options, changes: Mapping[str, object]) -> Options:
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
-def _is_late(function: object) -> bool:
-    return (
-        inspect.iscoroutinefunction(function)
-        or inspect.isgeneratorfunction(function)
-        or inspect.isasyncgenfunction(function)
-    )
-
-
-def _called(function: Any) -> Any:
-    """Return the function that is called by a partial or by an object that is called like a function."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-
-
-def _late_code(function: Any) -> object:
-    """Return the code that runs after a call of a wrapper that returns the generator or coroutine of its function."""
-    with contextlib.suppress(ValueError):  # a wrapper of itself
-        function = _called(inspect.unwrap(_called(function)))
-    return getattr(function, "__code__", None) if _is_late(function) else None
-
-
-def _has_code(result: object, code: object) -> bool:
-    # A context manager has its generator as `gen`.
-    return any(
-        getattr(one, name, None) is code
-        for one in (result, getattr(result, "gen", None))
-        for name in ("gi_code", "cr_code", "ag_code")
-    )
-
-
-def _refuse_late(name: str) -> Never:
-    raise InvalidProblemError(
-        f"{name}: a coroutine, a generator or a context manager made of one runs after its call has returned; use "
-        "`with rocpy.options(...)` inside it"
-    )
-
-
 class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     """Change the options for a block of code, for a function, or for one call as ``options=``.
 
@@ -278,24 +238,4 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
 
     def __call__(self, function: _Function) -> _Function:
         """Return a function that runs with these options."""
-        if not callable(function) or isinstance(function, type | staticmethod):
-            raise InvalidProblemError(
-                f"{self!r}: decorates a function, not {function!r}; decorate the methods of a class one by one, and "
-                "below @staticmethod and the like"
-            )
-        name = getattr(function, "__qualname__", None) or repr(function)
-        if _is_late(function) or _is_late(_called(function)):
-            _refuse_late(name)
-        code = _late_code(function)
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                result = function(*args, **kwargs)
-            if code is not None and _has_code(result, code):
-                if isinstance(result, CoroutineType):
-                    result.close()  # it will not be awaited
-                _refuse_late(name)
-            return result
-
-        return wrapped  # type: ignore[return-value]
+        return in_blocks(function, lambda: self, InvalidProblemError, (repr(self), "with rocpy.options(...)"))

@@ -36,7 +36,6 @@ from rocpy.compat.nccl._functions import UniqueId
 from rocpy.compat.nccl._operands import row_of
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
 from rocpy.errors import UnsupportedError
-from rocpy.rccl.engine.pending import Step, current_group
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
@@ -185,22 +184,17 @@ class Communicator(Collectives):
         rocpy releases RCCL's communicator immediately: `ptr` is 0 from then on. In a group this happens when the group
         ends; a thread with several ranks needs a group.
         """
-        if self._own is not None and not self._own.is_closed:
+        if self._own is not None and not (self._own.is_closed and self._own.nranks):  # in a group it may not exist yet
             self._is_finalized = True
             self._end()
 
     def _end(self) -> None:
-        if self._own is None or self._own.is_closed:
+        if self._own is None:
             return
         if self._own.is_revoked:
             self.abort()
             return
-        group = current_group()
-        if group is not None:
-            # What the group's calls use is given back after them.
-            group.add_end(Step(self, self.close_all_resources, _nothing, _nothing))
-        else:
-            self.close_all_resources()
+        self.close_all_resources()
         self._own.close()
 
     @translated
@@ -294,10 +288,6 @@ class Communicator(Collectives):
 
     def __repr__(self) -> str:
         return f"rocpy.compat.nccl.Communicator({self._own!r})"
-
-
-def _nothing() -> None:
-    """Wait for nothing."""
 
 
 def _id_bytes(unique_id: Any) -> bytes:

@@ -165,9 +165,9 @@ def group_simulate_end() -> GroupSimInfo:
     raise _no_simulation("group_simulate_end")
 
 
-def _launch(pending: PendingGroup, is_here: bool) -> None:
+def _launch(pending: PendingGroup) -> None:
     with translation():
-        launch(pending, is_here)
+        launch(pending)
 
 
 def group() -> GroupScope:

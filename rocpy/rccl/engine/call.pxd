@@ -51,7 +51,7 @@ cdef class Call:
     # What must stay alive, and the result of the call.
     cdef object owners
     cdef readonly object result
-    cdef bint in_cpu_memory
+    cdef readonly bint in_cpu_memory
     # The copies of arrays in CPU memory that it works on, and its result there.
     cdef object staged, on_device
     cdef readonly uint64_t seq
@@ -95,6 +95,3 @@ cdef int raise_pending() except -1
 cdef int pause(int turn) except -1
 # Seconds, as time.monotonic has them.
 cdef double now() noexcept nogil
-# Of all threads, groups that are open; note that one was opened (1) or ended (-1).
-cdef int group_count() noexcept nogil
-cdef void count_group(int change) noexcept

@@ -13,7 +13,7 @@ from rocpy._core import has
 from rocpy._operand import array_types
 from rocpy.errors import InvalidArgumentError
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport sched_yield
+from rocpy.runtime.handles.keep_alive cimport hold, sched_yield
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -128,18 +128,6 @@ cdef double now() noexcept nogil:
     return time.tv_sec + time.tv_nsec * 1e-9
 
 
-cdef int open_groups = 0
-
-
-cdef int group_count() noexcept nogil:
-    return open_groups
-
-
-cdef void count_group(int change) noexcept:
-    global open_groups
-    open_groups += change
-
-
 cdef int wait_for(Call call, Look look, object deadline) except? -1:
     """Poll the call's stream and its communicator: neither has a wait that ends."""
     cdef int turn = 0, previous, outcome
@@ -234,3 +222,20 @@ cdef class Call:
     def elements(self):
         """The count that RCCL was given."""
         return self.count
+
+
+def hold_calls(calls):
+    """Keep what calls use until their streams are through with them, an event for each stream. For `group`."""
+    cdef Call call
+    cdef int previous
+    by_stream = {}
+    for call in calls:
+        first = by_stream.setdefault((call.device, <size_t>call.stream), (call, []))
+        first[1].append((call.owners, call.remote_wait))
+        call.remote_wait = None
+    for call, objects in by_stream.values():
+        previous = _device.enter(call.device)  # the null stream is that of the current device
+        try:
+            hold(call.stream, call.device, tuple(objects))
+        finally:
+            _device.leave(previous)

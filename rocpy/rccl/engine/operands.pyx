@@ -12,6 +12,7 @@ from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._memory_record cimport pinned_memory
 from rocpy._operand cimport allocate, parse_output, parse_transferred, written
 from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, recv, reduce, reduce_scatter, scatter, send, type_of
 from rocpy.runtime cimport device as _device
@@ -40,12 +41,14 @@ cdef int rank_in(object rank, int nranks, str name, int own) except -1:
 
 cdef object parse_operand(object array, str name, Operand* operand, bint is_output):
     try:
-        return parse_output(array, name, operand, False) if is_output else parse_transferred(array, name, operand)
+        owner = parse_output(array, name, operand, False) if is_output else parse_transferred(array, name, operand)
     except InvalidOperandError:
         dtype = getattr(array, "dtype", None)
         if dtype is None or is_supported(dtype):
             raise
         raise InvalidOperandError(f"{name}: RCCL has no collectives of {dtype}") from None
+    # At once: code of the next operand, and other threads, may give the array other memory.
+    return owner, pinned_memory(array)
 
 
 cdef int64_t elements(const Operand* operand):
@@ -95,7 +98,7 @@ cdef bint has_result(Call call, int rank):
 
 
 cdef object set_memory(Call call, object x, object out, int rank, int nranks, const Operand* operand_x, Operand* operand_out):
-    """Set what a call reads and writes, and how many elements RCCL counts; return what owns the memory of `out`."""
+    """Set what a call reads and writes, and how many elements RCCL counts; return what owns the memory of the result."""
     call.source = operand_x.data
     # RCCL counts what one rank contributes, or gets where parts are given out.
     call.count = elements(operand_x)
@@ -128,7 +131,7 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
 cdef object set_result(
     Call call, object x, object out, bint is_wanted, int rank, int nranks, const Operand* operand_x, Operand* operand_out
 ):
-    """Check the result that was given, or make one; return what owns the memory of a given one."""
+    """Check the result that was given, or make one; return what owns its memory."""
     cdef int64_t count = elements(operand_x), wanted = count
     cdef int i, previous
     if call.kind > broadcast or out is None:
@@ -150,7 +153,7 @@ cdef object set_result(
         finally:
             _device.leave(previous)
         call.target = operand_out.data
-        return None
+        return pinned_memory(call.result)
     owner = parse_operand(out, "out", operand_out, True)
     check_contiguous(operand_out, "out")
     if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
@@ -176,7 +179,7 @@ cdef object set_bias(Call call, object bias, const Operand* operand_x):
     ):
         raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
     call.bias = operand_bias.data
-    return owner, bias
+    return owner
 
 
 def check_in_cpu_memory(int kind, x, out, root, int rank, int nranks):
@@ -198,12 +201,12 @@ def check_in_cpu_memory(int kind, x, out, root, int rank, int nranks):
         raise InvalidOperandError(f"x: is on device {operand_x.device_id}, but this communicator takes arrays in CPU memory")
     out_owner = set_memory(call, x, out, rank, nranks, &operand_x, &operand_out)
     dtype = array_type_of_hip(operand_x.type).name.decode()
-    source = None if x is None or kind == recv else (<size_t>operand_x.data, elements(&operand_x), dtype, (x, owner))
+    source = None if x is None or kind == recv else (<size_t>operand_x.data, elements(&operand_x), dtype, owner)
     if kind == recv:
         written(x, operand_x.provider)
-        return source, (<size_t>operand_x.data, elements(&operand_x), dtype, (x, owner)), x
+        return source, (<size_t>operand_x.data, elements(&operand_x), dtype, owner), x
     if not has_result(call, rank):
         return source, None, None
     if out is not None:
         written(out, operand_out.provider)
-    return source, (<size_t>operand_out.data, elements(&operand_out), dtype, (call.result, out_owner)), call.result
+    return source, (<size_t>operand_out.data, elements(&operand_out), dtype, out_owner), call.result

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocpy.errors import RocpyError
+from rocpy.rccl.engine.open_group import current_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +22,11 @@ __all__ = [
     "PendingGroup",
     "Step",
     "cancel_steps",
-    "current_group",
-    "open_groups",
+    "nothing",
+    "release",
     "run_ends",
     "run_step",
 ]
-
-# The attribute ``group``: what this thread has open.
-open_groups = threading.local()
 
 
 class Caller(Protocol):
@@ -47,9 +44,6 @@ class Caller(Protocol):
 
     def finish_group_launch(self, call: Call) -> None:
         """Wait until its stream has a call, after ncclGroupEnd."""
-
-    def hold_call(self, call: Call) -> bool:
-        """Keep what the call uses; return whether it must be waited for."""
 
     def await_call(self, call: Call, timeout_s: float | None) -> Any:
         """Wait for a call that was launched."""
@@ -99,8 +93,7 @@ class GroupState:
     is_launched: bool = False
 
 
-@dataclass(frozen=True)
-class PendingCall:
+class PendingCall(NamedTuple):
     """A checked call of an open group.
 
     Attributes
@@ -125,6 +118,7 @@ class Savepoint:
 
     steps: int
     calls: int
+    releases: int
     ends: int
     states: int
     state: GroupState
@@ -132,23 +126,35 @@ class Savepoint:
 
 @dataclass
 class PendingGroup:
-    """What an open group holds: communicators and windows to make, calls, communicators to end; in this order."""
+    """What an open group holds.
 
-    steps: list[Step]
-    calls: list[PendingCall]
-    ends: list[Step]
-    # Of its own calls and of those of inner groups; the state of the next call.
-    states: list[GroupState]
+    Communicators and windows to create, calls, what the calls may use and is released, communicators to end: in this
+    order.
+    """
+
+    # The state of the next call.
     state: GroupState
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its block has not ended."""
-        return self.states[0].is_open
+    steps: list[Step] = field(default_factory=list)
+    calls: list[PendingCall] = field(default_factory=list)
+    releases: list[Step] = field(default_factory=list)
+    ends: list[Step] = field(default_factory=list)
+    # Of its own calls and of those of inner groups.
+    states: list[GroupState] = field(default_factory=list)
 
     def savepoint(self) -> Savepoint:
         """Return how much it holds before an inner group."""
-        return Savepoint(len(self.steps), len(self.calls), len(self.ends), len(self.states), self.state)
+        return Savepoint(
+            len(self.steps), len(self.calls), len(self.releases), len(self.ends), len(self.states), self.state
+        )
+
+    def roll_back(self, before: Savepoint) -> None:
+        """Give back what was begun since, and forget the rest."""
+        for state in self.states[before.states :]:
+            state.is_open = False
+        steps = self.steps[before.steps :]
+        del self.steps[before.steps :], self.calls[before.calls :], self.states[before.states :]
+        del self.releases[before.releases :], self.ends[before.ends :]
+        cancel_steps(steps)
 
     def note_launch(self) -> None:
         """Note that RCCL has its calls."""
@@ -164,9 +170,18 @@ class PendingGroup:
         if all(other.owner is not step.owner for other in self.ends):
             self.ends.append(step)
 
+    def close(self) -> None:
+        """Note that it takes no more calls; those that have not been launched by then never are."""
+        for state in self.states:
+            state.is_open = False
+
     def drop(self) -> None:
-        """Give back what was begun: the block has raised."""
+        """Give back what was begun: nothing is launched."""
         cancel_steps(self.steps)
+
+
+def nothing() -> None:
+    """Do nothing, for a step that has no such part."""
 
 
 def cancel_steps(steps: list[Step]) -> None:
@@ -176,21 +191,31 @@ def cancel_steps(steps: list[Step]) -> None:
             step.cancel()
 
 
-def current_group() -> PendingGroup | None:
-    """Return the group that this thread has open."""
-    group: PendingGroup | None = getattr(open_groups, "group", None)
-    # Another thread may have left its block, which raised there.
-    return group if group is not None and group.is_open else None
-
-
 def run_step(step: Step) -> None:
-    """Do a step now, or leave it to the group that this thread has open."""
-    group = current_group()
+    """Do a step now, or leave it to the group that is open here."""
+    group: PendingGroup | None = current_group()
     if group is not None:
         group.steps.append(step)
         return
     step.start()
     step.finish()
+
+
+def release(owner: Any, action: Callable[[], object]) -> None:
+    """Release what calls of a communicator may use: now, or after the calls of the group that is open here.
+
+    Parameters
+    ----------
+    owner
+        What is released.
+    action
+        Releases it; nothing happens if it is called again.
+    """
+    group: PendingGroup | None = current_group()
+    if group is None:
+        action()
+    else:
+        group.releases.append(Step(owner, action, nothing, nothing))
 
 
 def run_ends(steps: list[Step]) -> None:

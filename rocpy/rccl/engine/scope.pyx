@@ -6,14 +6,22 @@ The interpreter hears Ctrl-C between two instructions of Python code, and compil
 here without a function in Python in between, so that a thread never has half a group open.
 """
 
-import functools
+from functools import partial
 
 cimport abi
 
+from rocpy._messages.decorators import in_blocks
 from rocpy.errors import InvalidUsageError
-from rocpy.rccl.engine.call cimport count_group, raise_pending
+from rocpy.rccl.engine.call cimport raise_pending
 from rocpy.rccl.engine.library cimport last_text
-from rocpy.rccl.engine.pending import GroupState, PendingGroup, cancel_steps, current_group, open_groups
+from rocpy.rccl.engine.open_group cimport OpenGroup, begin_group, end_group, open_here
+from rocpy.rccl.engine.pending import GroupState, PendingGroup
+
+ELSEWHERE = "group: its block, or one in it, was entered in another thread, task or process than it was left in; nothing was launched"
+NOT_NESTED = (
+    "group: a block was left before one that was entered in it, as tasks do that were started in a block and have groups of their own; "
+    "nothing was launched. Leave blocks in the reverse order"
+)
 
 
 def run_grouped(actions):
@@ -39,10 +47,11 @@ cdef class GroupScope:
     Parameters
     ----------
     launch : callable
-        Called with the group when its block has ended, and with whether it ended in the thread that entered it.
+        Called with what is pending when the outermost block has ended.
     """
 
-    cdef object launch, pending, before, __weakref__
+    cdef object launch, before, __weakref__
+    cdef OpenGroup group
 
     def __cinit__(self, launch):
         self.launch = launch
@@ -51,58 +60,62 @@ cdef class GroupScope:
         return type(self), (self.launch,)  # a copy is another group, which has not begun
 
     def __call__(self, function):
-        launch = self.launch
-
-        @functools.wraps(function)
-        def grouped(*args, **kwargs):
-            with GroupScope(launch):
-                return function(*args, **kwargs)
-
-        return grouped
+        return in_blocks(function, partial(GroupScope, self.launch), usage_error, ("group", "with group()"))
 
     def __enter__(self):
-        pending, before, state = current_group(), None, GroupState()
-        if pending is not None:
-            before = pending.savepoint()
+        cdef OpenGroup group = open_here()
+        state, before = GroupState(), None
+        if group is None:
+            group = OpenGroup(PendingGroup(state))
         else:
-            pending = PendingGroup([], [], [], [], state)
+            before = group.pending.savepoint()
+        pending = group.pending
         # From here on nothing is interrupted.
-        if self.pending is not None:
-            raise InvalidUsageError("group: its block has not ended; call group() for each block", op="group")
-        self.pending, self.before = pending, before
+        if self.group is not None:
+            raise usage_error("group: its block has not ended; call group() for each block")
+        self.group, self.before = group, before
         pending.state = state
         pending.states.append(state)
+        group.blocks.append(self)
         if before is None:
-            open_groups.group = pending
-            count_group(1)
+            begin_group(group)
 
     def __exit__(self, kind, error, trace):
-        pending, before = self.pending, self.before
-        self.pending = self.before = None
-        if pending is None:
+        cdef OpenGroup group = self.group
+        before = self.before
+        self.group = self.before = None
+        if group is None:
             return  # it was not entered
-        if before is not None:
-            leave_inner(pending, before, kind is not None)
-            return
-        is_here = getattr(open_groups, "group", None) is pending
-        count_group(-1)
-        for state in pending.states:
-            state.is_open = False
-        if is_here:
-            del open_groups.group
-        if kind is not None:
-            pending.drop()
-        else:
-            self.launch(pending, is_here)
+        if open_here() is not group:
+            group.obstacle = ELSEWHERE
+        elif group.blocks[-1] is not self:
+            group.obstacle = NOT_NESTED
+        group.blocks.remove(self)
+        leave_block(group, before, self.launch, kind is not None)
+        if group.obstacle is not None and kind is None:
+            raise usage_error(group.obstacle)
 
 
-cdef object leave_inner(object pending, object before, bint is_dropped):
-    """What comes now is the outer group's; what a block began that has raised is given back."""
-    pending.state = before.state
-    if not is_dropped:
-        return
-    for state in pending.states[before.states:]:
-        state.is_open = False
-    steps = pending.steps[before.steps:]
-    del pending.steps[before.steps:], pending.calls[before.calls:], pending.ends[before.ends:], pending.states[before.states:]
-    cancel_steps(steps)
+def usage_error(text):
+    """The error of a group that is used otherwise than it can be."""
+    return InvalidUsageError(text, op="group")
+
+
+cdef int leave_block(OpenGroup group, object before, object launch, bint is_dropped) except -1:
+    """Go on with the outer block; launch what is pending after the last, unless it is to be dropped."""
+    pending = group.pending
+    if group.obstacle is not None:
+        pending.close()
+    elif group.blocks:
+        pending.state = before.state  # what comes now is the outer group's
+        if is_dropped:
+            pending.roll_back(before)
+    if group.blocks:
+        return 0
+    end_group(group)
+    pending.close()
+    if is_dropped or group.obstacle is not None:
+        pending.drop()
+    else:
+        launch(pending)
+    return 0

@@ -42,6 +42,7 @@ cdef int await_communicator(Handle self, int code, str op, double seconds) excep
     cdef int turn = 0
     deadline = monotonic() + seconds
     while code == <int>abi.ncclInProgress:
+        self.check()  # another thread may have aborted it
         abi.ncclCommGetAsyncError(self.comm, &state)
         code = <int>state
         if code == <int>abi.ncclInProgress:
@@ -203,16 +204,19 @@ def finish_child(Handle self not None, Handle child not None, timeout_s, op):
     return True
 
 
-def start_finalize(Handle self not None, double seconds):
+def start_finalize(Handle self not None, timeout_s):
     """Begin to wait until all ranks are through with their work (ncclCommFinalize); `finish_finalize` goes on.
 
-    Nothing is begun where it was aborted since: it has its end.
+    Nothing is begun where it was aborted since: it has its end. One that was to be aborted before it existed gets it here.
     """
     cdef int code
+    if self.aborted:
+        self.abort()
     if self.closed:
         return
     self.check()
-    self.patience_s, self.end_by = seconds, monotonic() + seconds
+    self.patience_s = self.seconds_of(timeout_s)
+    self.end_by = monotonic() + self.patience_s
     with nogil:
         code = <int>abi.slot_ncclCommFinalize(self.comm)
     if code != 0 and code != <int>abi.ncclInProgress:

@@ -12,28 +12,26 @@ from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, RocpyWarning
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
-from rocpy.rccl.engine.pending import current_group
+from rocpy.rccl.engine.pending import release
 from rocpy.rccl.engine.library import awaited_elsewhere, handles
 from rocpy.rccl.engine.staging import stage_collective
 from rocpy.rccl.model.arguments import check_seconds, settings_of
 
 cimport abi
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport uint64_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
-from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, group_count, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
+from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
+from rocpy.rccl.engine.open_group cimport OpenGroup, group_count, open_here
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
-
-cdef extern from "Python.h":
-    unsigned long PyThread_get_thread_ident()
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
@@ -52,6 +50,9 @@ cdef class PreMulSum:
 
     def close(self):
         """Release the operator (ncclRedOpDestroy); an operator that is still in use is released afterwards."""
+        release(self, self._release)
+
+    def _release(self):
         if self.is_open and not self.owner.closed and self.owner.forks == _device.forks:
             abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
         self.is_open = False
@@ -60,7 +61,7 @@ cdef class PreMulSum:
         refuse_pickling(self, "call premul_sum() of the other process's communicator")
 
     def __del__(self):
-        self.close()
+        self._release()
 
     def __repr__(self):
         return f"rocpy.rccl.PreMulSum(rank={self.owner.rank}, {'open' if self.is_open else 'closed'})"
@@ -116,7 +117,7 @@ cdef class Handle:
             self.dropped.append(owner)  # a communicator is one thread's at a time, and the collector runs in any
             return 0
         try:
-            owner.close()
+            owner._release()
         except Exception as error:
             warnings.warn(f"{type(owner).__name__}: it could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
         return 0
@@ -174,9 +175,7 @@ cdef class Handle:
         out_owner = set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out)
         if kind == recv:
             written(x, operand_x.provider)
-        call.owners = (x, call.result, bias, op, owner, bias_owner, out_owner)
-        if not (block and call.in_cpu_memory and group_count() == 0):
-            call.owners = (call.owners, pinned_memories((x, call.result, bias)))  # it may outlast this call
+        call.owners = (owner, bias_owner, out_owner, op)
         if out is not None and has_result(call, self.rank):
             written(out, operand_out.provider)
         if staged is not None:
@@ -213,7 +212,7 @@ cdef class Handle:
     cdef object give(self, Call call, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
-        group = current_group() if group_count() != 0 else None
+        cdef OpenGroup group = open_here() if group_count() != 0 else None
         if group is not None:
             check_stream(call, self.rank)
         self.seq += call.kind < send or call.kind == all_to_all_v
@@ -222,8 +221,8 @@ cdef class Handle:
             call.description = self.description
         call.noted = self.records.note(call.seq, call.shown_kind(), call.type, call.count, call.op, call.rank_argument)
         if group is not None:
-            call.group = group.state
-            group.add(self, call, call.seconds, block)
+            call.group = group.pending.state
+            group.pending.add(self, call, call.seconds, block)
             return call.result if block else call
         code = self.launch(call, call.seconds if block else 0)
         if code != 0 and code != NOT_DONE:
@@ -377,11 +376,6 @@ cdef class Handle:
             raise self.failure(code, call)
         return code == 0
 
-    def hold_call(self, Call call not None):
-        """Keep what a call uses until its stream is through with it. For `group`."""
-        self.mark(call)
-        return call.in_cpu_memory
-
     cdef int remember(self, str state) except -1:
         """Note what can still be asked for when RCCL's communicator is gone."""
         calls, status = self.calls(), self.status()
@@ -447,6 +441,7 @@ cdef class Handle:
         """Abort it at once, with all running operations (ncclCommAbort)."""
         cdef int code
         if self.closed:
+            self.aborted = self.aborted or self.nranks == 0  # one that its group has yet to create is aborted then
             return
         self.closed = self.aborted = True
         if self.forks != _device.forks:

@@ -55,6 +55,7 @@ def finish_init(Handle self not None, deadline, seconds, op="init", seq=None):
     cdef abi.ncclResult_t state = abi.ncclInProgress
     turn = 0
     try:
+        self.check()
         # The platform keeps the deadline where it can: all ranks then give the same reason.
         self.set_patience(max(deadline - monotonic(), 0.001))
         if self.has_patience:

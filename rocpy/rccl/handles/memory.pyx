@@ -7,6 +7,7 @@ import warnings
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.rccl.model.failures import error_of
+from rocpy.rccl.engine.pending import release
 from rocpy.rccl.engine.staging import stage_all_to_all_v
 
 cimport abi
@@ -14,7 +15,7 @@ from abi cimport ncclWindow_t
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._memory_record cimport pinned_memories, pinned_memory
+from rocpy._memory_record cimport pinned_memory
 from rocpy._operand cimport allocate, parse_output, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal, window as kind_window
 from rocpy.rccl.handles.children cimport judge, require, await_communicator
@@ -65,7 +66,10 @@ cdef class Registration:
         self.close()
 
     def close(self):
-        """Undo the registration (ncclCommDeregister); calling it again has no effect."""
+        """Undo the registration (ncclCommDeregister), in a `group` when it ends; calling it again has no effect."""
+        release(self, self._release)
+
+    def _release(self):
         cdef void* handle = self.handle
         self.handle = NULL
         self.owners = None
@@ -104,7 +108,7 @@ cdef class Memory:
         cdef void* data = self.data
         cdef int code
         if self.registration is not None:
-            self.registration.close()
+            self.registration._release()
         if data == NULL or _device.is_lost(self.generation, self.device):
             return
         if _capture.captures:
@@ -215,7 +219,7 @@ cdef class WindowHandle:
 
     cdef int check(self) except -1:
         if self.window == NULL:
-            raise ClosedError("this Window has been closed")
+            raise ClosedError("this Window does not exist until its group ends" if self.is_begun else "this Window has been closed")
         return self.comm.check()
 
     def peer_buffer(self, peer):
@@ -237,7 +241,10 @@ cdef class WindowHandle:
         return buffer_on(data, self.type, nbytes * own // self.nbytes, self.comm.device_index, memory)
 
     def close(self):
-        """Release the window (ncclCommWindowDeregister); calling it again has no effect."""
+        """Release the window (ncclCommWindowDeregister), in a `group` when it ends; calling it again has no effect."""
+        release(self, self._release)
+
+    def _release(self):
         cdef ncclWindow_t window = self.window
         self.window = NULL
         self.owners = None
@@ -250,8 +257,13 @@ cdef class WindowHandle:
 
     @property
     def is_closed(self):
-        """Whether it was closed."""
+        """Whether it was closed; also until the group ends that creates it."""
         return self.window == NULL
+
+    @property
+    def is_begun(self):
+        """Whether it is one that its group has yet to create."""
+        return self.window == NULL and self.owners is not None
 
     @property
     def number(self):
@@ -307,7 +319,7 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     for extent in window.shape:
         items *= extent
     call.offset = number * (window.nbytes // max(items, 1))
-    call.owners = (pinned_memory(x), call.owners, window)
+    call.owners = (call.owners, window)
     return comm.give(call, block)
 
 
@@ -390,7 +402,6 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
             )
         check_in_place(all_to_all, comm.rank, -1, 0, 0, &operand, &result)
         call.target, call.result = result.data, out
-        owners = (owners, out_owner)
         written(out, result.provider)
     else:
         result = operand
@@ -401,8 +412,9 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
         finally:
             _device.leave(previous)
         call.target = result.data
+        out_owner = pinned_memory(call.result)
     call.table, call.table_size = <char*>table, n
-    call.owners = (pinned_memories((x, call.result)), owners, table)
+    call.owners = (owners, out_owner, table)
     if staged is not None:
         call.stage(staged)
     # RCCL is given elements: rows of different lengths may have as many. A description that is given has the length.

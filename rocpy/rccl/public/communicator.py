@@ -18,7 +18,7 @@ from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
-from rocpy.rccl.engine.pending import Step, run_step
+from rocpy.rccl.engine.pending import Step, nothing, run_step
 from rocpy.rccl.engine.scope import run_grouped
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
@@ -54,10 +54,6 @@ def _kind_of(number: Any) -> str:
     """Return what kind of a float a number is."""
     wide = number.astype(np.float64) if number.dtype.kind == "V" else number
     return "nan" if np.isnan(wide).all() else "inf" if np.isinf(wide).all() else "finite"
-
-
-def _nothing() -> None:
-    """Start a step that has been started."""
 
 
 class Communicator(Joining, Remote, Family):
@@ -139,11 +135,13 @@ class Communicator(Joining, Remote, Family):
         """
         communicator = cls()
         start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config)
-        run_step(Step(communicator, _nothing, communicator._finish_begun, communicator.abort))
+        run_step(Step(communicator, nothing, communicator._finish_begun, communicator.abort))
         return communicator
 
     def _finish_begun(self) -> None:
         """Wait until the others have joined."""
+        if self.is_closed:
+            return  # it was aborted in the group that it is created in
         finish_init(self, monotonic() + self.timeout_s, self.timeout_s)
         register(self)
 
@@ -298,7 +296,7 @@ class Communicator(Joining, Remote, Family):
         """
         if self.is_revoked:
             self.abort()
-        elif not self.is_closed:
+        elif not self.is_closed or self._is_begun():
             self.finalize()
 
     destroy = close

@@ -9,11 +9,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from rocpy.errors import InvalidArgumentError
-from rocpy.rccl.engine.pending import Step, current_group, run_ends, run_step
+from rocpy.rccl.engine.open_group import current_group
+from rocpy.rccl.engine.pending import Step, run_ends, run_step
 from rocpy.rccl.handles import children
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
-from rocpy.rccl.model.arguments import unique_id_bytes
+from rocpy.rccl.model.arguments import check_seconds, unique_id_bytes
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.unique_id import UniqueId
 
@@ -238,14 +239,34 @@ class Family(Collectives):
         >>> [comm.is_closed for comm in comms]
         [True, True]
         """
-        seconds = self.seconds_to_wait(timeout_s)
-        start = partial(children.start_finalize, self, seconds)
+        if not self._is_begun():
+            self.check_open()
+        if timeout_s is not None:
+            check_seconds(timeout_s)
+        self._end(timeout_s)
+
+    def _is_begun(self) -> bool:
+        """Whether it may be one that the group that is open here has yet to create."""
+        return not self.nranks and current_group() is not None
+
+    def _end(self, timeout_s: float | None = None) -> None:
+        """Finalize it, or abort it if that was asked for: now, or when the group that is open here ends."""
+        start = partial(children.start_finalize, self, timeout_s)
         step = Step(self, start, partial(children.finish_finalize, self), self.abort)
         group = current_group()
         if group is not None:
             group.add_end(step)
         else:
             run_ends([step])
+
+    def abort(self) -> None:
+        """Abort it at once, with all running operations (ncclCommAbort).
+
+        One that its `group` has yet to create is aborted when the group ends.
+        """
+        super().abort()
+        if self._is_begun():
+            self._end()
 
     def revoke(self) -> None:
         """Cancel running operations, here and on ranks that wait for this one (ncclCommRevoke).

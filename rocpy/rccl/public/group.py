@@ -6,7 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rocpy.errors import InvalidUsageError, RocpyError
+from rocpy.errors import RocpyError
+from rocpy.rccl.engine.call import hold_calls
 from rocpy.rccl.engine.pending import run_ends
 from rocpy.rccl.engine.scope import GroupScope, run_grouped
 from rocpy.rccl.model.failures import error_of
@@ -26,9 +27,11 @@ def group() -> GroupScope:
     are checked and their results allocated immediately; the results are valid after the block has ended. The Work of a
     call with ``block=False`` can be waited for after the block has ended, which does not wait for it. Communicators
     and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
-    those that are closed in it remain open until then. If the block raises, nothing is launched. An inner group is part
-    of the outer one; if its block raises, its calls are dropped, and those of the outer one only if that raises too.
-    As a decorator, ``@rccl.group()`` opens a group around each call of a function.
+    those that are closed in it remain open until then, as do registrations and the operators of `premul_sum`; `abort`
+    is immediate, or as soon as there is a communicator. If the block raises, nothing is launched. An inner group is
+    part of the outer one; if its block raises, its calls are dropped, and those of the outer one only if that raises
+    too. A group belongs to its thread, to its task of asyncio and to tasks started in the block; a child of ``fork``
+    has none of its parent's. As a decorator, ``@rccl.group()`` opens a group around each call of an ordinary function.
 
     Raises
     ------
@@ -36,8 +39,9 @@ def group() -> GroupScope:
         At the end of the block, if one of its calls failed. If RCCL refuses one that rocpy could not check before, such
         as a put beyond the peer's window, none is launched.
     InvalidUsageError
-        The block is left in another thread than it was entered in, and nothing is launched; or what `group` returned is
-        entered again before its block has ended.
+        The block is left in another thread, task or process than it was entered in, or before a block that was entered
+        in it; nothing is launched. Or what `group` returned is entered again before its block has ended, or decorates
+        a coroutine function, a generator function or what is no function.
 
     Examples
     --------
@@ -66,17 +70,14 @@ def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int 
     return error_of(code, op=op, seq=seq, rank=callers[0].rank, text=text)
 
 
-def launch(pending: PendingGroup, is_here: bool) -> None:
-    """Do what was noted, each kind for all ranks together; the block must have ended in the thread that entered it."""
-    if not is_here:
-        pending.drop()
-        raise InvalidUsageError("group: its block was entered in another thread; enter and leave it in one", op="group")
+def launch(pending: PendingGroup) -> None:
+    """Do what was noted, each kind for all ranks together."""
     if pending.steps:
         _run_steps(pending)
     if pending.calls:
         _launch_calls(pending)
-    if pending.ends:
-        run_ends(pending.ends)
+    if pending.releases or pending.ends:
+        run_ends([*pending.releases, *pending.ends])
 
 
 def _run_steps(pending: PendingGroup) -> None:
@@ -114,7 +115,8 @@ def _launch_calls(pending: PendingGroup) -> None:
                 one.call.drop()
             raise
         pending.note_launch()
-        awaited = [one for one in pending.calls if one.communicator.hold_call(one.call) and one.block]
+        hold_calls(one.call for one in pending.calls)
+        awaited = [one for one in pending.calls if one.block and one.call.in_cpu_memory]
         stopped = awaited
         for one in awaited:
             one.communicator.await_call(one.call, one.seconds)

@@ -11,7 +11,8 @@ import numpy as np
 
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.described import Described
-from rocpy.rccl.engine.pending import Step, current_group, run_step
+from rocpy.rccl.engine.open_group import current_group
+from rocpy.rccl.engine.pending import Step, run_step
 from rocpy.rccl.handles import memory
 from rocpy.rccl.model.arguments import row_counts
 from rocpy.rccl.public.collectives import Collectives
@@ -108,7 +109,7 @@ class Remote(Collectives):
         window = Window()
         window.take(self, array)
         start = partial(window.start, _FLAGS[flags], timeout_s)
-        run_step(Step(self, start, partial(window.finish, timeout_s), window.close))
+        run_step(Step(self, start, partial(window.finish, timeout_s), window._release))
         return window
 
     register_window = window

@@ -64,7 +64,7 @@ class Window(WindowHandle):
         return buffer
 
     def __enter__(self) -> Self:
-        if self.is_closed:
+        if self.is_closed and not self.is_begun:  # in a group it does not exist yet
             raise ClosedError("this Window has been closed")
         return self
 

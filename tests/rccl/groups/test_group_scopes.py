@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What `group` returns: one block at a time, again afterwards, as a decorator, copied and weakly referred to."""
 
+import asyncio
+import contextvars
 import copy
+import functools
+import os
 import pickle
 import threading
 import weakref
@@ -9,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
+import rocpy
 from rocpy import rccl
 from rocpy.compat import nccl
 
@@ -105,3 +110,145 @@ def test_a_copy_is_another_group(comm, group, of):
 def test_groups_are_weakly_referred_to(comm, group):
     opened = group()
     assert weakref.ref(opened)() is opened
+
+
+async def coroutine():
+    return None
+
+
+def generator():
+    yield
+
+
+@pytest.mark.parametrize("function", [coroutine, generator, functools.partial(coroutine)])
+def test_a_function_whose_body_runs_after_the_call_is_not_decorated(group, function):
+    with pytest.raises(rccl.InvalidUsageError, match=r"after its call has returned; use `with group\(\)` inside it"):
+        group()(function)
+
+
+@pytest.mark.parametrize("what", [5, None, dict, staticmethod(len)])
+def test_what_is_no_function_is_not_decorated(group, what):
+    with pytest.raises(rccl.InvalidUsageError, match="group: decorates a function, not"):
+        group()(what)
+
+
+async def swapped(comm, group, turns, fails=False):
+    """Send to oneself in a group whose block waits for other tasks."""
+    received = np.zeros_like(X)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    with group():
+        comm.send(X, 0)
+        await asyncio.sleep(0.005 * turns)
+        comm.recv(received, 0)
+        if fails:
+            raise KeyError
+    return received.tolist()
+
+
+def test_tasks_have_groups_of_their_own(comm, group):
+    async def call_meanwhile():
+        await asyncio.sleep(0)
+        return comm.all_reduce(X).tolist()
+
+    async def main(other):
+        calls = (
+            swapped(comm, group, 1, fails=True),
+            swapped(other, group, 3),
+            swapped(comm, group, 2),
+            call_meanwhile(),
+        )
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=1) as other:
+        failure, *results = asyncio.run(main(other))
+    assert isinstance(failure, KeyError)
+    assert results == [X.tolist()] * 3
+
+
+def test_a_task_that_is_started_in_a_block_is_in_its_group(comm, group):
+    async def call(y):
+        comm.all_reduce(X, out=y)
+
+    async def main(y):
+        with group():
+            await asyncio.gather(call(y[0]), call(y[1]))
+            assert not y.any()
+
+    y = np.zeros((2, 4), np.float32)
+    asyncio.run(main(y))
+    assert y.tolist() == [X.tolist()] * 2
+
+
+def leave_outer_first(group, calls):
+    outer, inner = group(), group()
+    outer.__enter__()
+    inner.__enter__()
+    calls()
+    with pytest.raises(rccl.InvalidUsageError, match="left before one that was entered in it"):
+        outer.__exit__(None, None, None)
+    calls()
+    return inner
+
+
+def leave_siblings_out_of_order(group, calls):
+    outer, first, second = group(), group(), group()
+    for opened in (outer, first, second):
+        opened.__enter__()
+    calls()
+    with pytest.raises(rccl.InvalidUsageError, match="left before one that was entered in it"):
+        first.__exit__(None, None, None)
+    second.__exit__(KeyError, KeyError(), None)
+    return outer
+
+
+def leave_in_another_context(group, calls):
+    outer = group()
+    outer.__enter__()
+    calls()
+    inner = contextvars.Context().run(leave_inside, group, calls)
+    outer.__exit__(KeyError, KeyError(), None)
+    return inner
+
+
+def leave_inside(group, calls):
+    inner = group()
+    inner.__enter__()
+    calls()
+    return inner
+
+
+@pytest.mark.parametrize("leave", [leave_outer_first, leave_siblings_out_of_order, leave_in_another_context])
+def test_blocks_that_do_not_nest_launch_nothing(comm, group, leave):
+    y, works = np.zeros_like(X), []
+    last = leave(group, lambda: works.append(comm.all_reduce(X, out=y, block=False)))
+    with pytest.raises(rccl.InvalidUsageError, match="nothing was launched"):
+        last.__exit__(None, None, None)
+    assert not y.any()
+    for work in works:
+        with pytest.raises(rocpy.ClosedError, match="never launched"):
+            work.wait()
+    assert comm.all_reduce(X).tolist() == X.tolist()
+
+
+def test_a_child_of_fork_has_none_of_its_parents_groups(comm, group):
+    y = np.zeros_like(X)
+    with group():
+        comm.all_reduce(X, out=y)
+        child = os.fork()
+        if child == 0:
+            os._exit(child_of_a_group(group))
+        assert os.waitpid(child, 0)[1] == 0
+        assert not y.any()
+    assert y.tolist() == X.tolist()
+
+
+def child_of_a_group(group):
+    """What the child exits with; 0 if all is well."""
+    try:
+        with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as own:
+            if own.all_reduce(X).tolist() != X.tolist() or asyncio.run(swapped(own, group, 0)) != X.tolist():
+                return 1
+        return 0 if own.is_closed else 2
+    except BaseException:
+        return 3
