@@ -33,6 +33,14 @@ def are_blocks(scale: Any) -> bool:
     if dtype is None:
         return False
     try:
+        return _is_exponent(dtype)
+    except TypeError:  # not one that can be looked up
+        return False
+
+
+@functools.lru_cache(64)
+def _is_exponent(dtype: Any) -> bool:
+    try:
         return str(dtype) in ("uint8", "torch.uint8") or dtypes.lookup(dtype).name == "float8_e8m0fnu"
     except InvalidOperandError:
         return False
@@ -69,8 +77,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
         return array
     array, right = plain(array, name), name == "b"
     try:
-        row = dtypes.lookup(array.dtype)
-    except InvalidOperandError:
+        row = _row_of(array.dtype)
+    except (InvalidOperandError, TypeError):
         return array  # refused by name when it is parsed
     if row.bits == 8:
         return _transposed(array, name, options) if right else _lying(array, name, options)
@@ -92,6 +100,11 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     values = array.view(np.uint8)
     values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
     return Packed(pack(values, row.bits, name), row.name, right)
+
+
+@functools.lru_cache(64)
+def _row_of(dtype: Any) -> dtypes.DType:
+    return dtypes.lookup(dtype)
 
 
 def packing_refused(name: str, dtype: str) -> UnsupportedError:
@@ -154,6 +167,8 @@ def _repacked(b: Any, k: int, options: Options) -> Any:
 
 def lies_along_k(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether elements whose last axis is K are read as they lie, without a copy; an operand without elements is."""
+    if len(shape) == 2 and strides[1] == 1 and strides[0] >= shape[1] > 1:
+        return True
     if 0 in shape:
         return True
     usual = all(x >= 0 for x in strides) and (not strides or strides[-1] == 1)
@@ -178,6 +193,9 @@ def _transposed(array: Any, name: str, options: Options) -> Any:
         raise UnsupportedError(
             f"b: a {type(array).__name__} with block scales must be contiguous along K; pass a numpy or torch array"
         )
+    shape, steps = tuple(array.shape), _steps(array)
+    if lies_along_k((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2])):
+        return array
     return _lying(array.swapaxes(-1, -2), name, options).swapaxes(-1, -2)
 
 

@@ -26,6 +26,7 @@ from rocpy.blaslt.model.problem import extents_of
 from rocpy.errors import InvalidOperandError
 
 cdef int _FLOAT32 = 0  # HIP_R_32F
+cdef int _BYTE = 8, _EXPONENT = 30  # HIP_R_8U and HIP_R_8F_UE8M0
 cdef int _CPU = 1  # kDLCPU
 cdef tuple _OF_FLOATS = ("scalar", "vector")  # kinds of scales of float32
 # Numbers in device memory, by device and bits. They are written before anyone reads them and never again, so that streams and threads
@@ -123,6 +124,22 @@ cdef int read_number(Scales scales, int slot, str name, double value, int device
     return 0
 
 
+cdef bint are_plain_blocks(const Operand *seen, int slot, const Operand *a, const Operand *b) noexcept:
+    """Whether scales are those of blocks of matrices, one of them for each, as the library reads them."""
+    cdef int64_t blocks
+    cdef int64_t lines
+    if (seen.type != _BYTE and seen.type != _EXPONENT) or seen.ndim != 2 or a.ndim != 2 or b.ndim != 2 or a.shape[1] % 32:
+        return False
+    blocks = a.shape[1] // 32
+    if slot == scale_a:
+        lines = a.shape[0]
+        return seen.shape[0] == lines and seen.shape[1] == blocks and (lines <= 1 or seen.strides[0] == blocks) and (
+            blocks <= 1 or seen.strides[1] == 1)
+    lines = b.shape[1]
+    return seen.shape[0] == blocks and seen.shape[1] == lines and (lines <= 1 or seen.strides[1] == blocks) and (
+        blocks <= 1 or seen.strides[0] == 1)
+
+
 cdef int read_array(Scales scales, int slot, str name, object value, const Operand *a, const Operand *b, int device) except -1:
     """Read scales given as an array: one number is taken where it lies, others are made dense if they are not."""
     cdef Operand seen
@@ -142,7 +159,9 @@ cdef int read_array(Scales scales, int slot, str name, object value, const Opera
         scales.single[slot] = count == 1 and seen.ndim > 0
     if seen.copied:
         scales.note_copy(name, _refusals.readable_form(name))
-    if count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
+    if is_of_factor(slot) and are_plain_blocks(&seen, slot, a, b):
+        scales.problem[name] = "block32"
+    elif count != 1 or seen.type != _FLOAT32 or not is_of_factor(slot):
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
         m, n, k, batch_shape, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
         kind, batch = types.scale_kind(name, shape, array_type_of_hip(seen.type).name.decode(), (m, n, k), batch_shape)

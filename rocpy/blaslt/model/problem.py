@@ -179,13 +179,9 @@ class Problem:
         row = EPILOGUES[epilogue]
         m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
         family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
-        if dtype is None:
-            dtype = family.results[0]
-            if out is not None:
-                of_c, of_bias, of_aux = (None if x is None else x.dtype for x in (c, bias, aux))
-                scaled = bool(scale_a or scale_b)
-                dtype = types.type_for_out(family, out.dtype, c=of_c, bias=of_bias, aux=of_aux, scaled=scaled)
-        result_type, compute_type = types.result_and_compute(family, a.dtype, dtype, out, compute)
+        beside = [None if x is None else x.dtype for x in (c, bias, aux)]
+        scaled = bool(scale_a or scale_b)
+        result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute, beside, scaled)
         problem = cls(
             a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape,
             scale_a, scale_b, tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
@@ -196,7 +192,7 @@ class Problem:
         if c is not None:
             _check_c(problem, c)
         if bias is not None:
-            _check_bias(problem, bias, types.bias_types(family, result_type, bool(scale_a or scale_b)))
+            _check_bias(problem, bias, types.bias_types(family, result_type, scaled))
         if aux is not None:
             _check_aux(problem, aux)
         if out is not None and out.shape != result_shape:

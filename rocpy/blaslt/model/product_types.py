@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from rocpy import dtypes
@@ -186,13 +187,12 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
     raise InvalidProblemError(f"a is {a} and b is {b}; cast one, so that both have one dtype")
 
 
-def type_for_out(
-    family: Family, out: str, *, c: str | None, bias: str | None, aux: str | None, scaled: bool = False
-) -> str:
-    """Return the type of the result of a product into an out of a type, where none was asked for; all by their types.
+def type_for_out(family: Family, out: str, beside: Sequence[str | None], scaled: bool) -> str:
+    """Return the type of the result of a product into an out of a type, where none was asked for.
 
     It is the out's own if there is such a product. Otherwise the result is cast, and is float32 if it can be, so that
-    it is not rounded to 16 bits, or scaled integers to whole numbers, before it is rounded to the out's type.
+    it is not rounded to 16 bits, or scaled integers to whole numbers, before it is rounded to the out's type. Those of
+    c, the bias and aux, ``beside`` it, may allow no other than the default.
     """
     first = family.results[0]
     if out in family.results:
@@ -200,14 +200,22 @@ def type_for_out(
     whole = dtypes.lookup(first).kind == "int"
     if "float32" not in family.results or (whole and not scaled) or _kind_rank(out) < _kind_rank("float"):
         return first
+    c, bias, aux = beside
     fits = all(x in (None, "float32") for x in (c, aux))
     return "float32" if fits and (bias is None or bias in bias_types(family, "float32")) else first
 
 
 def result_and_compute(
-    family: Family, operand: str, result: str, out: Typed | None, compute: str | None
+    family: Family,
+    operand: str,
+    out: Typed | None,
+    dtype: str | None,
+    compute: str | None,
+    beside: Sequence[str | None] = (None, None, None),
+    scaled: bool = False,
 ) -> tuple[str, str]:
-    """Check the types of the result and of the accumulation, and return them."""
+    """Return the types of the result and of the accumulation; ``beside`` are those of c, the bias and aux."""
+    result = dtype or (family.results[0] if out is None else type_for_out(family, out.dtype, beside, scaled))
     if result not in family.results:
         raise UnsupportedError(
             f"dtype: a {operand} product cannot return {result}; expected {' or '.join(family.results)}"

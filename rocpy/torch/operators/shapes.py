@@ -223,16 +223,15 @@ def result_dtype(a: Tensor, b: Tensor, dtype: torch.dtype | None) -> torch.dtype
     """Return the type of a product's result, as plans determine it; ``dtype`` is the one that was asked for."""
     left, right = _name(a.dtype), _name(b.dtype)
     wanted = None if dtype is None else _name(dtype)
-    family = find_family(left, right)
-    result, _ = result_and_compute(family, left, wanted or family.results[0], None, None)
+    result, _ = result_and_compute(find_family(left, right), left, None, wanted, None)
     return _dtype(result)
 
 
 def dtype_for_out(a: Tensor, b: Tensor, out: Tensor, c: Any, bias: Any, aux: Any) -> torch.dtype:
     """Return the type of a product's result that is written into ``out``, where none was asked for."""
     family = find_family(_name(a.dtype), _name(b.dtype))
-    of_c, of_bias, of_aux = (None if x is None else _name(x.dtype) for x in (c, bias, aux))
-    return _dtype(type_for_out(family, _name(out.dtype), c=of_c, bias=of_bias, aux=of_aux))
+    beside = [None if x is None else _name(x.dtype) for x in (c, bias, aux)]
+    return _dtype(type_for_out(family, _name(out.dtype), beside, scaled=False))
 
 
 def gradient_dtype(result: torch.dtype) -> torch.dtype:
