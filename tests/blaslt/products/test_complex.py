@@ -104,6 +104,21 @@ def test_a_weight(name, rng):
     check(rocpy.matmul(a, rocpy.Weight(b.T.copy(), layout="nk")), evaluate(a, b))
 
 
+def test_few_rows_and_columns_in_every_layout(rng):
+    seen = set()
+    for few, many, k in [(1, 70, 1), (1, 1, 300), (2, 33, 5), (5, 40, 17), (16, 9, 64)]:
+        for m, n in ((few, many), (many, few)):
+            a, b = draw(rng, (m, k), "complex64"), draw(rng, (k, n), "complex64")
+            expected = evaluate(a, b)
+            for left, right in [(a, b), (np.asfortranarray(a), b), (a, np.asfortranarray(b))]:
+                with rocpy.Matmul(left, right) as mm:
+                    for algorithm in mm.plan():
+                        seen.add(algorithm.name)
+                        check(mm.execute(algorithm=algorithm), expected)
+    if rocpy.platform.current().is_emulated:
+        assert seen == {"complex-direct", "complex-blocked", "complex-skinny"}
+
+
 def test_a_complex_operation_counts_four_times():
     a = np.ones((3, 4), np.complex64)
     with rocpy.Matmul(a, a.T) as mm:

@@ -362,10 +362,21 @@ void small_is_direct() {
       c.has_bias = turn % 2 == 0;
       c.packed = turn % 5 == 1;
       if (turn % 4 == 0) c.activation = Activation::gelu;
+      // What follows the sums of many tiles together, rows of which may count as one.
+      c.aux = type;
+      if (turn % 9 == 1) c.aux_use = Aux::store;
+      if (turn % 7 < 3) c.alpha = 0.75;
+      if (turn % 8 > 4) c.beta = 0.5;
+      c.in_place = turn % 7 == 2;
+      c.amax = type == Type::f32 && turn % 11 == 0;
       Operands o(c);
       const auto result = [&](int32_t id) {
         if (!run_anew(o, id)) fail("is not taken", c, id);
-        return o.d.bytes;
+        std::vector<unsigned char> all = o.d.bytes;
+        all.insert(all.end(), o.aux.bytes.begin(), o.aux.bytes.end());
+        const auto *largest = reinterpret_cast<const unsigned char *>(&o.amax);
+        all.insert(all.end(), largest, largest + sizeof o.amax);
+        return all;
       };
       const std::vector<unsigned char> direct = result(101);
       int taken = 0;
@@ -373,6 +384,7 @@ void small_is_direct() {
         if (!supports(id, o.problem, nullptr)) continue;
         taken++;
         if (result(id) != direct) fail("small and direct have the same bits", c, id);
+        if (!o.d.guards_hold() || !o.aux.guards_hold()) fail("wrote outside its outputs", c, id);
       }
       const bool fits = c.n * c.k * static_cast<int64_t>(size_of(type)) <= (36 << 10);
       if (fits && (c.k <= 96 || (c.m <= 8 && c.n > 1)) && taken == 0) fail("what fits the cache is taken", c, 501);

@@ -295,7 +295,7 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
 }
 
 bool batch_invariant(int32_t id, const Problem &problem) {
-  if (is_complex(problem.compute)) return complex_supports(id, problem, nullptr);
+  if (is_complex(problem.compute)) return complex_batch_invariant(id, problem);
   const Variant *variant = find(id);
   if (!variant || !valid(problem)) return false;
   if (variant->family == Family::small) return variant->depth != sums_of_few_rows && small_takes(*variant, problem);

@@ -23,7 +23,10 @@ constexpr double conflict_cycles = 0.12;        // cycles a byte of a result tha
 constexpr double filling_copy = 0.07;           // cycles a byte of b whose copy fills the innermost cache
 constexpr int64_t few_tiles = 8;
 // That of packed products and few_lines_cycles were measured on a Xeon only.
-constexpr double entry_cycles = 150, packed_entry_cycles = 370;  // around a product of the tiled families
+constexpr double entry_cycles = 250, packed_entry_cycles = 370;  // around a product of the tiled families
+constexpr double skinny_entry_cycles = 170;                      // around a product of the skinny family
+constexpr double converted_row_cycles = 20;                      // of a tile's row whose result has another type
+constexpr double panel_cycles = 80;                              // around the tiles of a panel that is not packed
 constexpr double usual_chain = 4;                                // from one sum to the next
 constexpr double few_lines_cycles = 50;                          // around the sums of lines that are read side by side
 constexpr double cached_bytes = 32 << 20;  // of an operand up to this size columns come from a cache
@@ -164,6 +167,25 @@ double widening_cycles(const Problem &p, const Blocks &b, double vectors) {
   return vectors * blocks * (p.m > max_thin_rows ? 5 : 3);
 }
 
+// Copying a: rows that are adjacent are read a few elements at a time for every tile, and bytes are joined one by one
+// where the set has no instruction for four of them.
+double left_copy_cycles(const Problem &p, const Blocks &b, double k, double group) {
+  if (b.a_in_place) return 0;
+  const double m = static_cast<double>(p.m), values = static_cast<double>(b.chunks) * k;
+  // Bytes that are joined to pairs take longer.
+  if (multiplies_pairs(p) && size(p.a.type) < 2) return 2.4 * m * values;
+  if (p.a.row_stride != 1 || p.a.column_stride == 1) return 0.35 * m * values;
+  return values * (p.compute == Type::i32 && group == 2 ? 14 * m : 8 * static_cast<double>(b.tiles));
+}
+
+// Around blocks, around panels, and between sums and results that have another type.
+double around_cycles(const Problem &p, const Blocks &b, double passes) {
+  const double blocks = static_cast<double>(b.blocks), panels = static_cast<double>(b.panels);
+  const double around = p.b.packed ? 0 : panel_cycles * panels * blocks * passes;
+  const double converted = p.d_type == p.compute ? 0 : converted_row_cycles * static_cast<double>(p.m) * panels;
+  return around + converted + 60 * blocks * static_cast<double>(b.chunks);
+}
+
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   // From here on k is of values: groups of integers.
@@ -194,10 +216,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool low = low_tiles(p) && !far_rows_wait();
   const double entry = low ? 14 + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
   cycles += tiles * panels * (passes * entry + (passes - 1) * between + (low ? costs().around_low_tile : 0));
-  // Bytes that are joined to pairs take longer.
-  const bool joined = multiplies_pairs(p) && size(p.a.type) < 2;
-  if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * (joined ? 2.4 : 0.35);
-  cycles += 60 * blocks * static_cast<double>(b.chunks);
+  cycles += left_copy_cycles(p, b, k, group) + around_cycles(p, b, passes);
   // Arithmetic hides the reading of a, unless there is too little of it.
   const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * memory_bytes) - cycles;
   if (a_wait > 0) cycles += a_wait;
@@ -246,17 +265,16 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
 }
 
 double skinny_cycles(const Variant &variant, const Problem &p) {
-  const bool rows = p.m <= 16 && !(p.n <= 16 && p.n < p.m);
+  const SkinnyShape shape = skinny_shape(p);
+  const bool rows = along_rows(shape), dots = along_k(shape), wide = !dots;
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double few = rows ? m : n, many = rows ? n : m, group = p.compute == Type::i32 ? group_of(p) : 1;
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
-  const bool wide = rows ? p.b.column_stride == 1 : p.a.row_stride == 1;
   const double vectors = wide ? k / group * ((many + lanes - 1) / lanes) : many * (k / group / lanes + 4);
   // Narrow elements are widened for each group of rows, or joined to groups of their own, before they are multiplied.
   const double groups = wide ? std::ceil(few / static_cast<double>(smaller(max_skinny_rows, tile_rows_of(p)))) : 1;
   const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 * groups : 0;
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
-  const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   // Measured with vectors of 32 bytes on EPYCs of the third generation, with wider ones on those of the fourth.
   const bool measured = !dots && lanes * size(p.compute) == 32 && (rows ? p.b.type : p.a.type) == p.compute;
   const double product = !measured ? 0.65 : p.compute == Type::f64 ? 0.47 : 0.57;
@@ -275,9 +293,12 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double chunks = many / variant.columns;
   // Sums come and go for every few lines of the large matrix, however short these are.
   if (wide && many > 1) cycles += few_lines_cycles * k / (group * lines_side_by_side);
-  // The lanes of a dot product are added one after the other.
-  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (!dots ? 0.6 : pairs ? 20 : 12);
-  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 && !dots ? 1.05 : 1));
+  // Integers that are not adjacent are joined one by one.
+  const bool joined = p.compute == Type::i32 && dots && (rows ? p.a.column_stride : p.b.row_stride) != 1;
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * (joined ? 4 : dots ? 0.8 : 0.5);
+  // The lanes of a dot product are added one after the other, and columns of results are turned into rows.
+  cycles += m * n * (dots ? (pairs ? 20 : 12) : rows ? 0.11 * size(p.compute) : few > 1 ? 2 : 0.1);
+  return 90 + static_cast<double>(p.batch) * (skinny_entry_cycles + cycles * (chunks > 1 && !dots ? 1.05 : 1));
 }
 
 double small_cycles(const Problem &p) {

@@ -140,6 +140,14 @@ inline bool is_plain_but_bias(const Problem &p, Type type) {
 }
 inline bool is_plain(const Problem &p, Type type) { return !p.has_bias && is_plain_but_bias(p, type); }
 
+// Whether rows of the result and of all that goes into it lie one behind the other, and no number is of a row or a
+// column alone: they may count as one row.
+inline bool rows_are_one(const Problem &p) {
+  return p.d_row_stride == p.n && (p.beta == 0 || p.c_row_stride == p.n) && !p.has_bias && !p.alpha_vector &&
+         !p.program && (p.aux == Aux::none || p.aux_row_stride == p.n) && p.a.scale.kind != ScaleKind::vector &&
+         p.b.scale.kind != ScaleKind::vector;
+}
+
 // Threads worth waking for so much work: some microseconds each. Those of them that the caller may use.
 int useful_threads(double multiplications, double bytes);
 int threads_for(double multiplications, double bytes);
@@ -184,6 +192,17 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace);
 // The product alone, into parts of m x n adjacent values: part s has the s-th `depth` of k. b is not packed.
 template <class T>
 void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t depth, int64_t parts, T *out);
+
+// What a skinny product reads of its large matrix, b beside few rows or a beside few columns: vectors along its lines
+// (wide), each of which is one of k, or dot products with lines along k.
+enum class SkinnyShape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
+SkinnyShape skinny_shape(const Problem &p);
+constexpr bool along_rows(SkinnyShape shape) {
+  return shape == SkinnyShape::rows_wide || shape == SkinnyShape::rows_dot;
+}
+constexpr bool along_k(SkinnyShape shape) {
+  return shape == SkinnyShape::rows_dot || shape == SkinnyShape::columns_dot;
+}
 
 // b as rows, where it was packed and one panel holds all of it: a panel's rows are a panel's width apart.
 Problem with_rows(const Problem &p);

@@ -38,25 +38,8 @@ constexpr bool scratch_suffices() {
 }
 static_assert(scratch_suffices());
 
-enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
-
 // Whether k is adjacent in whole blocks, or in nothing that must be widened in a way of its own.
 bool dots_take(const Matrix &m) { return !staged(m) || m.scale.kind == ScaleKind::block32; }
-
-Shape shape_of(const Problem &p) {
-  if (p.b.packed) return Shape::none;
-  const bool rows = p.m <= most_rows, columns = p.n <= most_rows;
-  // With both small, the one that leaves fewer rows idle.
-  if (rows && !(columns && p.n < p.m)) {
-    if (p.b.column_stride == 1 && p.n > 1 && !staged(p.b)) return Shape::rows_wide;
-    if (p.b.row_stride == 1 && dots_take(p.b)) return Shape::rows_dot;
-  }
-  if (columns) {
-    if (p.a.column_stride == 1 && dots_take(p.a)) return Shape::columns_dot;
-    if (p.a.row_stride == 1 && !staged(p.a)) return Shape::columns_wide;
-  }
-  return Shape::none;
-}
 
 template <class T>
 const Kernels<T> &skinny_kernels(bool pairs) {
@@ -69,10 +52,9 @@ const Kernels<T> &skinny_kernels(bool pairs) {
 template <class T>
 struct Skinny {
   const Problem &p;
-  Shape shape = shape_of(p);
+  SkinnyShape shape = skinny_shape(p);
   const Kernels<T> &kernel;
-  bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
-  bool dots = shape == Shape::rows_dot || shape == Shape::columns_dot;
+  bool rows = along_rows(shape), dots = along_k(shape);
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
   int64_t k = effective_k(p);
@@ -261,7 +243,9 @@ struct Skinny {
     Scratch scratch;
     T *held = scratch.at<T>(0);
     T *acc = held + most_rows * held_stride + 64;
-    const int64_t padded = round_up(rows || !dots ? count : few, lanes) + (dots ? 0 : sums_apart);
+    const bool one_row = !rows && !sums && rows_are_one(p);
+    const int64_t line = rows || !dots ? count : few;
+    const int64_t padded = dots && one_row ? few : round_up(line, lanes) + (dots ? 0 : sums_apart);
     if (!add_up(g, first, count, held, acc, padded)) {
       Skinny(p, chunk, chunks, false).add_up(g, first, count, held, acc, padded);
     }
@@ -271,16 +255,18 @@ struct Skinny {
       for (int64_t j = 0; j < (rows ? count : few); j++) partial[j] = 0;
     }
     if (rows) return epilogue(finish, acc, padded, {g, 0, first, few, count}, partial);
+    if (one_row && (dots || few == 1)) return epilogue(finish, acc, padded, {g, first, 0, 1, count * few}, partial);
     if (dots) return epilogue(finish, acc, padded, {g, first, 0, count, few}, partial);
     alignas(64) T transposed[64 * 32];
-    const int64_t transposed_width = round_up(few, lanes);
+    const int64_t transposed_width = one_row ? few : round_up(few, lanes);
     for (int64_t i = 0; i < count; i += 64) {
       const int64_t part = smaller(64, count - i);
       for (int64_t r = 0; r < part; r++) {
         for (int64_t c = 0; c < few; c++) transposed[r * transposed_width + c] = acc[c * padded + i + r];
         for (int64_t c = few; c < transposed_width; c++) transposed[r * transposed_width + c] = 0;
       }
-      epilogue(finish, transposed, transposed_width, {g, first + i, 0, part, few}, partial);
+      const Region region = one_row ? Region{g, first + i, 0, 1, part * few} : Region{g, first + i, 0, part, few};
+      epilogue(finish, transposed, transposed_width, region, partial);
     }
   }
 
@@ -288,14 +274,30 @@ struct Skinny {
 };
 
 int64_t chunk_of(const Variant &variant, const Problem &p) {
-  const Shape shape = shape_of(p);
-  const bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
+  const bool rows = along_rows(skinny_shape(p));
   const int64_t many = rows ? p.n : p.m, most = variant.columns / (p.compute == Type::f64 ? 2 : 1);
   const int64_t chunks = larger(1, divide_up(many, most));
   return larger(64, round_up(divide_up(many, chunks), 64));
 }
 
 }  // namespace
+
+SkinnyShape skinny_shape(const Problem &p) {
+  if (p.b.packed) return SkinnyShape::none;
+  const bool rows = p.m <= most_rows, columns = p.n <= most_rows;
+  // With both small, the one that leaves fewer rows idle.
+  if (rows && !(columns && p.n < p.m)) {
+    if (p.b.column_stride == 1 && p.n > 1 && !staged(p.b)) return SkinnyShape::rows_wide;
+    if (p.b.row_stride == 1 && dots_take(p.b)) return SkinnyShape::rows_dot;
+  }
+  if (columns) {
+    // A single column of a is along both.
+    const bool wide = p.a.row_stride == 1 && !staged(p.a);
+    if (p.a.column_stride == 1 && dots_take(p.a) && !(wide && p.k == 1)) return SkinnyShape::columns_dot;
+    if (wide) return SkinnyShape::columns_wide;
+  }
+  return SkinnyShape::none;
+}
 
 Problem with_rows(const Problem &p) {
   const int64_t width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
@@ -309,13 +311,12 @@ Problem with_rows(const Problem &p) {
   return rows;
 }
 
-bool skinny_takes(const Problem &p) { return (p.b.packed ? shape_of(with_rows(p)) : shape_of(p)) != Shape::none; }
+bool skinny_takes(const Problem &p) { return skinny_shape(p.b.packed ? with_rows(p) : p) != SkinnyShape::none; }
 
 namespace {
 
 size_t workspace_of(const Variant &variant, const Problem &p) {
-  const Shape shape = shape_of(p);
-  const bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
+  const bool rows = along_rows(skinny_shape(p));
   return sums_bytes(p, rows ? 1 : divide_up(p.m, chunk_of(variant, p)));
 }
 

@@ -71,6 +71,10 @@ constexpr double most_brief_multiplications = 16 * 16 * 16;
 // Tasks are blocks of rows: a row of tiles after the other, so that a is read once and b stays near.
 template <class T>
 struct Small {
+  // Sums that wait for what follows them, and columns of them, in whole tiles.
+  static constexpr int64_t held_sums = (16 << 10) / sizeof(T), held_columns = held_sums / 16;
+  static_assert(held_columns * max_tile_rows <= held_sums && held_columns % (4 * 64 / sizeof(T)) == 0);
+
   const Kernels<T> &kernel;
   const Problem &p;
   bool plain = is_plain_but_bias(p, arithmetic_type<T>);
@@ -102,10 +106,9 @@ struct Small {
   }
 
   void run_rows(int64_t g, int64_t begin, int64_t end, const T *b, int64_t b_step) const {
-    const int64_t lanes = kernel.tile_columns / 2;
-    alignas(64) T sums[max_tile_rows * 64];
     SmallCall<T> call{};
     call.k = k;
+    alignas(64) T sums[held_sums];
     // Operands of nothing may be null.
     call.a = call.b = sums;
     if (k != 0) {
@@ -113,26 +116,55 @@ struct Small {
       call.a_step = p.a.column_stride;
       call.b_step = b_step;
     }
+    if (!plain) return run_sums(call, g, begin, end, b, sums);
+    call.out_stride = p.d_row_stride;
     T *d = static_cast<T *>(p.d) + g * p.d_batch_stride;
     for (int64_t i = begin; i < end; i += tile_rows) {
-      const int64_t rows = smaller(tile_rows, end - i);
-      if (k != 0) call.a = static_cast<const T *>(p.a.data) + g * p.a.batch_stride + i * p.a.row_stride;
-      for (int64_t j = 0, columns, first = 0; j < p.n; j += columns) {
-        if (j - first == panel) first = j;
-        const int64_t rest = smaller(first + panel, p.n) - j;
-        const SmallWidth shape = small_width(tile_rows, rest, lanes);
-        const int64_t width = smaller(shape.vectors * lanes, rest);
-        call.tiles = plain && rest != width ? rest / width : 1;
-        columns = call.tiles * width;
-        if (k != 0) call.b = b + first * k + (j - first);
-        call.loaded = static_cast<int>(width - (shape.vectors - 1) * lanes);
-        call.stored = plain ? call.loaded : static_cast<int>(lanes);
-        call.out_stride = plain ? p.d_row_stride : shape.vectors * lanes;
-        call.out = plain ? d + i * p.d_row_stride + j : sums;
-        if (plain && p.has_bias) call.bias = static_cast<const T *>(p.bias) + g * p.bias_batch_stride + j;
-        kernel.small[shape.index][rows](call);
-        if (!plain) epilogue(finish, sums, call.out_stride, {g, i, j, rows, columns}, nullptr);
+      run_tiles(call, {g, i, 0, smaller(tile_rows, end - i), p.n}, b, d + i * p.d_row_stride, false);
+    }
+  }
+
+  // Sums of many tiles together, so that what follows them reads and writes long stretches of memory.
+  void run_sums(SmallCall<T> &call, int64_t g, int64_t begin, int64_t end, const T *b, T *sums) const {
+    const int64_t lanes = kernel.tile_columns / 2, columns = smaller(p.n, held_columns);
+    const bool one_row = p.n <= held_columns && rows_are_one(p);
+    call.out_stride = one_row ? p.n : columns <= lanes ? lanes : round_up(columns, lanes);
+    const int64_t most = tiles == 1 ? tile_rows : held_sums / call.out_stride / tile_rows * tile_rows;
+    for (int64_t i = begin; i < end; i += most) {
+      const int64_t rows = smaller(most, end - i);
+      for (int64_t j = 0; j < p.n; j += columns) {
+        const Region region{g, i, j, rows, smaller(columns, p.n - j)};
+        for (int64_t r = 0; r < rows; r += tile_rows) {
+          const Region row{g, i + r, j, smaller(tile_rows, rows - r), region.columns};
+          run_tiles(call, row, b, sums + r * call.out_stride, !one_row);
+        }
+        if (one_row) {
+          epilogue(finish, sums, rows * p.n, {g, i, 0, 1, rows * p.n}, nullptr);
+        } else {
+          epilogue(finish, sums, call.out_stride, region, nullptr);
+        }
       }
+    }
+  }
+
+  // A row of tiles. Of `whole` vectors the lanes beyond the last column are written too.
+  void run_tiles(SmallCall<T> &call, const Region &region, const T *b, T *out, bool whole) const {
+    const auto [g, i, first_column, rows, all] = region;
+    const int64_t lanes = kernel.tile_columns / 2, end = first_column + all;
+    if (k != 0) call.a = static_cast<const T *>(p.a.data) + g * p.a.batch_stride + i * p.a.row_stride;
+    for (int64_t j = first_column, columns, first = p.b.packed ? j : 0; j < end; j += columns) {
+      if (j - first == panel) first = j;
+      const int64_t rest = smaller(first + panel, end) - j;
+      const SmallWidth shape = small_width(tile_rows, rest, lanes);
+      const int64_t width = smaller(shape.vectors * lanes, rest);
+      call.tiles = rest != width ? rest / width : 1;
+      columns = call.tiles * width;
+      if (k != 0) call.b = b + first * k + (j - first);
+      call.loaded = static_cast<int>(width - (shape.vectors - 1) * lanes);
+      call.stored = whole ? static_cast<int>(lanes) : call.loaded;
+      call.out = out + (j - first_column);
+      if (plain && p.has_bias) call.bias = static_cast<const T *>(p.bias) + g * p.bias_batch_stride + j;
+      kernel.small[shape.index][rows](call);
     }
   }
 

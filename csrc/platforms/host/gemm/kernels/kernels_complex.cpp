@@ -111,8 +111,8 @@ ROCPY_INLINE void multiply(T re, T im, T factor_re, T factor_im, T *to_re, T *to
 }
 
 template <class T>
-void finish(const Problem &p, const T *acc, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
-  constexpr int width = complex_vectors * vector_lanes<T>;
+void finish(const Problem &p, const T *acc, int64_t width, int64_t g, int64_t i, int64_t j, int64_t rows,
+            int64_t columns) {
   const T alpha_re = static_cast<T>(p.alpha), alpha_im = static_cast<T>(p.alpha_imaginary);
   const T beta_re = static_cast<T>(p.beta), beta_im = static_cast<T>(p.beta_imaginary);
   const bool one = alpha_re == 1 && alpha_im == 0, reads_c = beta_re != 0 || beta_im != 0;
@@ -147,6 +147,168 @@ void finish(const Problem &p, const T *acc, int64_t g, int64_t i, int64_t j, int
   }
 }
 
+// The parts of each element change places.
+template <class T>
+ROCPY_INLINE Vec<T> swap_parts(Vec<T> v) {
+  using I = typename Vector<T>::I;
+  if constexpr (vector_lanes<T> == 16) {
+    return ROCPY_SHUFFLE(I, v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  } else if constexpr (vector_lanes<T> == 8) {
+    return ROCPY_SHUFFLE(I, v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+  } else if constexpr (vector_lanes<T> == 4) {
+    return ROCPY_SHUFFLE(I, v, v, 1, 0, 3, 2);
+  } else {
+    return ROCPY_SHUFFLE(I, v, v, 1, 0);
+  }
+}
+
+// Lines of b side by side, and the sums that take turns along a line: of one row there are few others.
+constexpr int dot_lines(int rows) { return vector_registers == 32 ? (rows < 3 ? 4 : 2) : rows < 3 ? 2 : 1; }
+constexpr int dot_turns(int rows) { return rows == 1 ? 2 : 1; }
+
+// Of the even lanes, and of the odd ones.
+template <class T>
+ROCPY_INLINE void sum_parts(Vec<T> v, T *even, T *odd) {
+  T part[vector_lanes<T>];
+  __builtin_memcpy(part, &v, sizeof v);
+  for (int half = vector_lanes<T> / 2; half > 1; half /= 2) {
+    for (int i = 0; i < half; i++) part[i] += part[i + half];
+  }
+  *even = part[0];
+  *odd = part[1];
+}
+
+// A step of the sums of products of equal parts, and of the crossed ones.
+template <class T, int rows, int lines>
+ROCPY_INLINE void dot_step(const Vec<T> (&factor)[lines], const Vec<T> (&row)[rows], Vec<T> (&equal)[rows][lines],
+                           Vec<T> (&crossed)[rows][lines]) {
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    const Vec<T> swapped = swap_parts<T>(row[i]);
+    ROCPY_UNROLL
+    for (int c = 0; c < lines; c++) {
+      equal[i][c] = fma(factor[c], row[i], equal[i][c]);
+      crossed[i][c] = fma(factor[c], swapped, crossed[i][c]);
+    }
+  }
+}
+
+// The products with `lines` lines of b from the j-th on.
+template <class T, int rows, int lines>
+ROCPY_INLINE void dots(const ComplexDotCall<T> &call, int64_t j) {
+  constexpr int lanes = vector_lanes<T>, turns = dot_turns(rows);
+  const int64_t parts = 2 * call.k, a_stride = 2 * call.a_stride, b_stride = 2 * call.b_stride;
+  const T *a = call.a, *b = call.b + j * b_stride;
+  Vec<T> equal[turns][rows][lines], crossed[turns][rows][lines];
+  ROCPY_UNROLL
+  for (int t = 0; t < turns; t++) {
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int c = 0; c < lines; c++) equal[t][i][c] = crossed[t][i][c] = splat(static_cast<T>(0));
+    }
+  }
+  const auto load_all = [&](int64_t x, int count, Vec<T>(&factor)[lines], Vec<T>(&row)[rows]) {
+    ROCPY_UNROLL
+    for (int c = 0; c < lines; c++) factor[c] = load_some(b + c * b_stride + x, count, lanes);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) row[i] = load_some(a + i * a_stride + x, count, lanes);
+  };
+  Vec<T> factor[lines], row[rows];
+  int64_t x = 0;
+  for (; x + turns * lanes <= parts; x += turns * lanes) {
+    ROCPY_UNROLL
+    for (int t = 0; t < turns; t++) {
+      load_all(x + t * lanes, lanes, factor, row);
+      dot_step<T, rows, lines>(factor, row, equal[t], crossed[t]);
+    }
+  }
+  for (; x < parts; x += lanes) {
+    load_all(x, parts - x < lanes ? static_cast<int>(parts - x) : lanes, factor, row);
+    dot_step<T, rows, lines>(factor, row, equal[0], crossed[0]);
+  }
+  ROCPY_LOOP
+  for (int i = 0; i < rows; i++) {
+    ROCPY_LOOP
+    for (int c = 0; c < lines; c++) {
+      Vec<T> same = equal[0][i][c], other = crossed[0][i][c];
+      if constexpr (turns == 2) {
+        same = same + equal[1][i][c];
+        other = other + crossed[1][i][c];
+      }
+      T re, im, minus, rest;
+      sum_parts<T>(same, &re, &minus);
+      sum_parts<T>(other, &im, &rest);
+      re -= call.a_sign * call.b_sign * minus;
+      im = call.a_sign * im + call.b_sign * rest;
+      T *to = call.out + i * call.out_row + (j + c) * call.out_column;
+      to[0] = call.first ? re : to[0] + re;
+      to[call.imaginary] = call.first ? im : to[call.imaginary] + im;
+    }
+  }
+}
+
+// A line's bits do not depend on how many lie beside it.
+template <class T, int rows>
+void dot(const ComplexDotCall<T> &arguments) {
+  constexpr int lines = dot_lines(rows);
+  const ComplexDotCall<T> call = arguments;
+  int64_t j = 0;
+  for (; j + lines <= call.n; j += lines) dots<T, rows, lines>(call, j);
+  for (; j < call.n; j++) dots<T, rows, 1>(call, j);
+}
+
+template <class T, int rows, int vectors>
+ROCPY_INLINE void wide_block(const ComplexWideCall<T> &call, int64_t j, int last) {
+  constexpr int lanes = vector_lanes<T>;
+  const T *a = call.a, *b = call.b + j;
+  T *acc = call.acc + j;
+  const int64_t acc_stride = call.acc_stride;
+  Vec<T> sum[2 * rows][vectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < 2 * rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      sum[i][v] = call.first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+    }
+  }
+  for (int64_t x = 0; x < call.k; x++, a += call.a_stride, b += 2 * call.b_stride) {
+    Vec<T> line[vectors];
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) line[v] = load_some(b + v * lanes, v == vectors - 1 ? last : lanes, lanes);
+    ROCPY_UNROLL
+    for (int i = 0; i < 2 * rows; i++) {
+      const Vec<T> part = splat(a[i]);
+      ROCPY_UNROLL
+      for (int v = 0; v < vectors; v++) sum[i][v] = fma(part, line[v], sum[i][v]);
+    }
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < 2 * rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
+  }
+}
+
+template <class T, int rows>
+void wide(const ComplexWideCall<T> &arguments) {
+  constexpr int lanes = vector_lanes<T>, vectors = vector_registers == 32 || rows < 4 ? 2 : 1;
+  const ComplexWideCall<T> call = arguments;
+  const int64_t parts = 2 * call.n;
+  int64_t j = 0;
+  for (; j + vectors * lanes <= parts; j += vectors * lanes) wide_block<T, rows, vectors>(call, j, lanes);
+  for (; j < parts; j += lanes) {
+    wide_block<T, rows, 1>(call, j, parts - j < lanes ? static_cast<int>(parts - j) : lanes);
+  }
+}
+
+template <class T, int rows>
+constexpr void fill_few(ComplexKernels<T> &set) {
+  set.dot[rows] = dot<T, rows>;
+  set.wide[rows] = wide<T, rows>;
+  if constexpr (rows > 1) fill_few<T, rows - 1>(set);
+}
+
 template <class T, int rows>
 constexpr void fill(ComplexKernels<T> &set) {
   set.tile[rows] = tile<T, rows>;
@@ -159,6 +321,7 @@ constexpr ComplexKernels<T> make_complex() {
   set.rows = complex_rows;
   set.width = complex_vectors * vector_lanes<T>;
   fill<T, complex_rows>(set);
+  fill_few<T, max_few_complex>(set);
   set.pack_rows = pack_rows<T>;
   set.pack_columns = pack_columns<T>;
   set.finish = finish<T>;

@@ -236,57 +236,54 @@ void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, cons
   if (p.amax) raise_amax(p.amax, most);
 }
 
-// A vector's worth of columns of a tile: where its sums are, and where the results and what is stored in aux go.
+// Where a row of results comes from and goes to: c and aux are null where there is none.
 template <class T, class E>
-struct FastColumn {
+struct FastRow {
   const T *tile;
-  int64_t tile_stride;
+  const E *c;
   E *d;
-  int64_t d_stride;
   E *aux;
-  int64_t aux_stride, rows;
 };
 
+// The vector of it from the j-th column on.
 template <Activation activation, bool has_aux, bool whole, class T, class E>
-ROCPY_INLINE void fast_column(const Finish<T> &finish, const FastColumn<T, E> &column, Vec<T> bias, int count) {
-  auto [tile, tile_stride, d, d_stride, aux, aux_stride, rows] = column;
-  const bool biased = finish.problem->has_bias;
-  for (int64_t i = 0; i < rows; i++, tile += tile_stride, d += d_stride) {
-    Vec<T> x = load(tile);
-    if (biased) x = x + bias;
-    if constexpr (has_aux) {
-      if constexpr (whole) {
-        store(aux, x);
-      } else {
-        store_part(aux, x, count);
-      }
-      aux += aux_stride;
-    }
-    x = activate<T>(finish, activation, x, x);
-    if constexpr (whole) {
-      store(d, x);
-    } else {
-      store_part(d, x, count);
-    }
-  }
+ROCPY_INLINE void fast_vector(const Finish<T> &finish, const FastRow<T, E> &row, int64_t j, bool scaled,
+                              const Vec<T> *bias, int count) {
+  constexpr int lanes = vector_lanes<T>;
+  Vec<T> x = load(row.tile + j);
+  if (scaled) x = x * splat(finish.alpha);
+  if (row.c) x = fma(splat(finish.beta), load_some(row.c + j, whole ? lanes : count, lanes), x);
+  if (bias) x = x + *bias;
+  if constexpr (has_aux) store_some(row.aux + j, x, whole ? lanes : count, lanes);
+  store_some(row.d + j, activate<T>(finish, activation, x, x), whole ? lanes : count, lanes);
 }
 
+// Row after row, as they lie in memory, of so many vectors whose bias stays near.
 template <class T, class E, Activation activation, bool aux>
 void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, const Region &region, T *) {
-  constexpr int lanes = vector_lanes<T>;
+  constexpr int lanes = vector_lanes<T>, together = 16;
   const auto [g, i0, j0, rows, columns] = region;
   const Problem &p = *finish.problem;
-  E *d = static_cast<E *>(p.d) + g * p.d_batch_stride + i0 * p.d_row_stride + j0;
-  E *x = aux ? static_cast<E *>(p.aux_data) + g * p.aux_batch_stride + i0 * p.aux_row_stride + j0 : nullptr;
-  for (int64_t j = 0; j < columns; j += lanes, tile += lanes, d += lanes) {
-    const int count = columns - j < lanes ? static_cast<int>(columns - j) : lanes;
-    Vec<T> bias = splat(static_cast<T>(0));
-    if (p.has_bias) bias = load_typed<T>(p.bias, p.bias_type, g * p.bias_batch_stride + j0 + j, count);
-    const FastColumn<T, E> column{tile, stride, d, p.d_row_stride, aux ? x + j : nullptr, p.aux_row_stride, rows};
-    if (count == lanes) {
-      fast_column<activation, aux, true>(finish, column, bias, lanes);
-    } else {
-      fast_column<activation, aux, false>(finish, column, bias, count);
+  const bool scaled = finish.alpha != 1, biased = p.has_bias;
+  for (int64_t first = 0; first < columns; first += together * lanes) {
+    const int64_t all = columns - first < together * lanes ? columns - first : together * lanes;
+    const int rest = static_cast<int>(all % lanes);
+    Vec<T> bias[together];
+    for (int64_t j = 0; biased && j < all; j += lanes) {
+      const int count = all - j < lanes ? static_cast<int>(all - j) : lanes;
+      bias[j / lanes] = load_typed<T>(p.bias, p.bias_type, g * p.bias_batch_stride + j0 + first + j, count);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+      const int64_t r = i0 + i, column = j0 + first;
+      FastRow<T, E> row{tile + i * stride + first, nullptr, nullptr, nullptr};
+      row.d = static_cast<E *>(p.d) + g * p.d_batch_stride + r * p.d_row_stride + column;
+      if (finish.beta != 0) row.c = static_cast<const E *>(p.c) + g * p.c_batch_stride + r * p.c_row_stride + column;
+      if (aux) row.aux = static_cast<E *>(p.aux_data) + g * p.aux_batch_stride + r * p.aux_row_stride + column;
+      int64_t j = 0;
+      for (; j + lanes <= all; j += lanes) {
+        fast_vector<activation, aux, true>(finish, row, j, scaled, biased ? bias + j / lanes : nullptr, lanes);
+      }
+      if (rest) fast_vector<activation, aux, false>(finish, row, j, scaled, biased ? bias + j / lanes : nullptr, rest);
     }
   }
 }
@@ -308,11 +305,10 @@ typename Kernels<T>::Epilogue choose_fast(const Problem &p) {
 
 template <class T>
 typename Kernels<T>::Epilogue choose_epilogue(const Problem &p) {
-  const bool usual = p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !(p.has_bias && p.bias_per_row) &&
-                     p.aux != Aux::load && (p.aux == Aux::none || p.aux_type == p.d_type) &&
-                     p.reduction != Reduction::result_columns;
-  const bool factors =
-      p.a.scale.kind != ScaleKind::none || p.b.scale.kind != ScaleKind::none || p.d_scale || p.aux_scale || p.amax;
+  const bool usual = !p.alpha_vector && !(p.has_bias && p.bias_per_row) && p.aux != Aux::load &&
+                     (p.aux == Aux::none || p.aux_type == p.d_type) && p.reduction != Reduction::result_columns;
+  const bool factors = p.a.scale.kind != ScaleKind::none || p.b.scale.kind != ScaleKind::none || p.c_scale ||
+                       p.d_scale || p.aux_scale || p.amax;
   if (!usual || factors) return epilogue_any<T>;
   if constexpr (sizeof(T) == 8) {
     return choose_fast<T, double>(p);

@@ -258,7 +258,7 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
                    int64_t to_stride) {
   constexpr int lanes = vector_lanes<int32_t>;
   const int8_t *from = static_cast<const int8_t *>(data);
-  if (c_stride == 1 && (count > 1 || x_stride != 1)) {
+  if (c_stride == 1 && count > 1) {
     int64_t x = 0;
     if (count == 2 * lanes && width == 2 * lanes) {
       for (; k - x >= group_size; x += group_size, to += to_stride) {
