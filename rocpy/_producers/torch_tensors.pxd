@@ -14,6 +14,8 @@ cdef bint learn(object cls) except -1
 cdef int parse_plain(object array, Operand* out) except -1
 cdef object parse_other(object array, str name, Operand* out, bint is_product=*)
 cdef object dispatch_reason(object array, bint is_product=*)
+# Whether torch must see a product of such an array before it is computed, as far as that is seen without reading the array.
+cdef bint torch_is_first(object array) except -1
 cdef int refuse_recorded(object array, str name) except -1
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1

@@ -346,31 +346,31 @@ cdef int access_of(object array) except -1:
     return 1
 
 
-def route(x, weight, bias=None):
-    """How the operands of a layer can be used; for rocpy.torch.
+cdef bint torch_is_first(object array) except -1:
+    """Whether torch must see a product of such a tensor: what is seen here at little cost. Reading the operand finds the rest."""
+    return has_plain_type(array) and (
+        is_known_to_autograd(array) and is_recorded(array) or not (torch_state_is_clear() or state_harmless(array)))
+
+
+def route(*operands):
+    """How the operands of a product can be used; for rocpy.torch.
 
     Parameters
     ----------
-    x, weight, bias
-        Tensors; the bias may be ``None``.
+    *operands
+        Tensors; others than the first two may be ``None``.
 
     Returns
     -------
     int
         0: torch's dispatcher must see them; 1: their memory may be used; 2: that too, but autograd must record it.
     """
-    cdef int access = access_of(x), other
-    if access == 0:
-        return 0
-    other = access_of(weight)
-    if other == 0:
-        return 0
-    access |= other
-    if bias is not None:
-        other = access_of(bias)
-        if other == 0:
+    cdef int access = 1, own
+    for i, operand in enumerate(operands):
+        own = 1 if operand is None and i >= 2 else access_of(operand)
+        if own == 0:
             return 0
-        access |= other
+        access |= own
     if forward_mode_is_on():
         return 0
     return 1 if access == 1 else 2

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from cpython.ref cimport PyObject
 
+from rocpy._producers.torch_tensors cimport torch_is_first
 from rocpy.blaslt.front.call cimport custom_matmul, outputs
 from rocpy.blaslt.front.steps cimport Arguments
 from rocpy.blaslt.model.product_call cimport ProductCall
@@ -204,6 +205,8 @@ cdef bint set_keyword(Arguments *arguments, PyObject *name, PyObject *value) noe
         arguments.stream = value
     elif name == <PyObject *>"epilogue_inputs":
         arguments.inputs = value
+    elif name == <PyObject *>"autotune":
+        arguments.autotune = value
     else:
         return False
     return True
@@ -218,7 +221,7 @@ cdef bint read_call(Arguments *arguments, PyObject *const *values, Py_ssize_t co
     arguments.a, arguments.b, arguments.c, arguments.alpha = values[0], values[1], values[2] if count == 3 else NULL, <PyObject *>_ONE
     arguments.bias = arguments.aux = arguments.out = arguments.beta = arguments.epilogue = arguments.clamp = none
     arguments.dtype = arguments.compute = arguments.options = arguments.stream = arguments.scales = arguments.algorithm = none
-    arguments.inputs = none
+    arguments.inputs = arguments.autotune = none
     if names != NULL:
         for i in range(PyTuple_GET_SIZE(names)):
             if not set_keyword(arguments, PyTuple_GET_ITEM(names, i), values[count + i]):
@@ -239,23 +242,56 @@ cdef ProductCall user_call(const Arguments *arguments):
     return call
 
 
+cdef inline bint is_for_torch(const Arguments *arguments) except -1:
+    """Whether torch must see a call, where that shows before its operands are read: it costs nothing and saves two exceptions."""
+    return (torch_is_first(<object>arguments.a) or torch_is_first(<object>arguments.b) or torch_is_first(<object>arguments.c)
+            or torch_is_first(<object>arguments.bias))
+
+
+cdef object by_dispatcher(object dispatcher, PyObject *const *values, Py_ssize_t count, PyObject *names):
+    """Hand a call to torch's dispatcher, with the arguments that it was given."""
+    cdef Py_ssize_t i
+    cdef tuple operands = (<object>values[0], <object>values[1]) if count == 2 else (<object>values[0], <object>values[1], <object>values[2])
+    cdef dict keywords = {}
+    if names != NULL:
+        for i in range(PyTuple_GET_SIZE(names)):
+            keywords[<object>PyTuple_GET_ITEM(names, i)] = <object>values[count + i]
+    return dispatcher("matmul", operands, keywords)
+
+
 cdef vectorcallfunc _take_all = PyVectorcall_Function(matmul)
+
+
+cdef object usual(Arguments *arguments):
+    """Make a call whose arguments are the usual ones; None where they are not for products."""
+    cdef bint built_in = arguments.epilogue == <PyObject *>None or type(<object>arguments.epilogue) is str
+    if built_in and arguments.inputs == <PyObject *>None:
+        arguments.row = epilogue_index(<object>arguments.epilogue)
+        return outputs(arguments)
+    if not built_in and isinstance(<object>arguments.epilogue, _USER_EPILOGUE):
+        return custom_matmul(user_call(arguments), None)
+    return None
 
 
 cdef object take_usual(PyObject *function, PyObject *const *values, size_t count, PyObject *names):
     """What Python calls for rocpy.matmul, which keeps its name, its signature and all else."""
     cdef Arguments arguments
-    cdef bint built_in
+    cdef object result = None
     if read_call(&arguments, values, PyVectorcall_NARGS(count), names):
-        built_in = arguments.epilogue == <PyObject *>None or type(<object>arguments.epilogue) is str
+        if arguments.autotune == <PyObject *>None and is_for_torch(&arguments):
+            dispatcher = torch_dispatcher()
+            if dispatcher is not None:
+                return by_dispatcher(dispatcher, values, PyVectorcall_NARGS(count), names)
         try:
-            if built_in and arguments.inputs == <PyObject *>None:
-                arguments.row = epilogue_index(<object>arguments.epilogue)
-                return outputs(&arguments)
-            if not built_in and isinstance(<object>arguments.epilogue, _USER_EPILOGUE):
-                return custom_matmul(user_call(&arguments), None)
+            if arguments.autotune == <PyObject *>None:
+                result = usual(&arguments)
+            else:
+                with override(<object>arguments.autotune):
+                    result = usual(&arguments)
         except TorchLayerRequired:
             pass
+    if result is not None:
+        return result
     return _take_all(function, values, count, names)
 
 

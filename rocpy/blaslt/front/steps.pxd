@@ -27,6 +27,7 @@ cdef struct Arguments:
     PyObject *stream
     PyObject *scales  # ScaleArguments, or None
     PyObject *algorithm
+    PyObject *autotune  # for the function form: product() takes none
     int row  # of the epilogue
     # What product() fills in:
     PyObject *weight  # what was read of the Weight that b was; NULL where it was none

@@ -10,7 +10,7 @@ from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.grouped._packed import explain_packed
-from rocpy.blaslt.grouped.groups import aligned, check_epilogue
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
 from rocpy.blaslt.grouped.scales import of_lists
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import GroupedExplanation
@@ -57,6 +57,7 @@ def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     check_epilogue(find_epilogue(arguments.get("epilogue")))
     bias, out = arguments.pop("bias", None), arguments.pop("out", None)
     lefts, rights, biases, _ = aligned(a, b, bias, out, arguments.pop("groups", None))
+    lefts, rights, biases = read_each(lefts, "a"), read_each(rights, "b"), read_each(biases, "bias")
     scales = {name: of_lists(arguments.pop(name, None), name, len(lefts)) for name in ("scale_a", "scale_b")}
     runs = []
     for group, (left, right) in enumerate(zip(lefts, rights, strict=True)):

@@ -28,6 +28,7 @@ from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, is_scale_array, scales_or_none, with_weight_scale
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
+from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.runtime._capture cimport keep_with_foreign_graph
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
@@ -167,6 +168,17 @@ cdef str text_of(const Noted *noted):
     return f"{ROLES[noted.which]}[{noted.group}]"
 
 
+cdef list read_each(list listed, str name):
+    """Return what products work with in the place of operands; one for all groups is read once."""
+    cdef object before = None, read = None
+    cdef list results = []
+    for one in listed:
+        if one is not before:
+            before, read = one, _operand.readable(one, name)
+        results.append(read)
+    return results
+
+
 cdef class ListedGroups:
     """Groups of which each has operands of its own, on their way to one launch."""
 
@@ -175,6 +187,7 @@ cdef class ListedGroups:
     cdef list results, held, numbers
     cdef list later  # groups that are computed each by itself
     cdef bint begun
+    cdef object extra_name  # of what the epilogue gives beside each result, or None
     cdef Operand first  # the a of the first group that is launched
     cdef vector[Noted] noted  # where results are written to arrays of the caller's
     cdef vector[ListedProduct] products
@@ -182,8 +195,10 @@ cdef class ListedGroups:
     def __cinit__(self, GroupedCall call not None):
         cdef Py_ssize_t count
         self.call = call
-        self.a, self.b, self.bias, self.out = _groups.aligned(call.a, call.b, call.bias, call.out, call.groups)
+        a, b, bias, self.out = _groups.aligned(call.a, call.b, call.bias, call.out, call.groups)
+        self.a, self.b, self.bias = read_each(a, "a"), read_each(b, "b"), read_each(bias, "bias")
         count = len(self.a)
+        self.extra_name = call.row.outputs[0] if call.row.outputs else None
         self.scale_a = _group_scales.of_lists(call.scale_a, "scale_a", count)
         self.scale_b = _group_scales.of_lists(call.scale_b, "scale_b", count)
         self.results, self.held, self.numbers, self.later = [None] * count, [], [], []
@@ -218,8 +233,8 @@ cdef class ListedGroups:
         for g in self.later:
             result, out = self.results[g], self.out[g]
             if out is not None:
-                assign(out, result[0] if call.row.outputs else result)
-                self.results[g] = (out, result[1]) if call.row.outputs else out
+                assign(out, result if self.extra_name is None else result[0])
+                self.results[g] = out if self.extra_name is None else (out, result[1])
         if waits:
             synchronize_stream(call.c_stream)
         return 0
@@ -275,7 +290,7 @@ cdef class ListedGroups:
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)
-        if call.completion != Completion.CAPTURE:
+        if call.completion != Completion.CAPTURE and measures():
             live = ((left, right, None, bias, None, None), dict(
                 call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **scale_keywords(values, right)))
         planned = find(&key, &operands, call, scales, 1, live)
@@ -348,7 +363,7 @@ cdef class ListedGroups:
         cdef CachedCall *cached = planned.get()
         cdef ListedProduct product
         cdef Operand fresh, extra
-        cdef object row = self.call.row, result = self.out[g], auxiliary = None
+        cdef object result = self.out[g], auxiliary = None
         if scales is not None and is_nothing(self.call.factors.alpha, &operands.a):
             scales = without_factors(scales, &operands.a, &operands.b, self.call.device)
             self.numbers.append(scales.numbers)
@@ -361,7 +376,7 @@ cdef class ListedGroups:
         if cached.extra_ndim >= 0:
             auxiliary = allocate(&extra, &operands.a, cached.result_type, cached.extra_ndim, cached.extra_shape, like)
             product.pointers.aux = extra.data
-        self.results[g] = (result, {row.outputs[0]: auxiliary}) if row.outputs else result
+        self.results[g] = result if self.extra_name is None else (result, {self.extra_name: auxiliary})
         self.held.append((*owners, result, auxiliary, *([] if scales is None else scales.held)))
         if cached.plan == NULL:
             return 0

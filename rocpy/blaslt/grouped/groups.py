@@ -26,8 +26,13 @@ def is_sequence(value: object) -> bool:
     return isinstance(value, list | tuple)
 
 
+def read_each(listed: Sequence[Any], name: str) -> list[Any]:
+    """Return what products work with in the place of operands; without compiled functions, which torch cannot trace."""
+    return [one if one is None or _is_array(one) else readable(one, name) for one in listed]
+
+
 def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-    """Return the operands of each group, single ones repeated."""
+    """Return the operands of each group as they are, single ones repeated."""
     if groups is not None:
         raise InvalidProblemError("groups: omit it; the number of groups is the length of the lists")
     # Reading an operand may run its own code, which may change the lists.
@@ -51,11 +56,7 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
         missing = [index for index, item in enumerate(value) if item is None] if is_sequence(value) else []
         if missing and name != "bias":
             raise InvalidOperandError(f"{name}[{missing[0]}]: got None, expected an operand for every group")
-    full = [
-        # torch's compiler cannot follow compiled functions, and an array is its own reading.
-        [one if one is None or _is_array(one) else readable(one, name) for one in listed]
-        for name, listed in ((name, value if is_sequence(value) else [value]) for name, value in operands.items())
-    ]
+    full = [list(value) if is_sequence(value) else [value] for value in operands.values()]
     full = [value * count if len(value) == 1 else value for value in full]
     return full[0], full[1], full[2], list(out) if out is not None else [None] * count
 

@@ -62,6 +62,8 @@ class EpilogueRow(NamedTuple):
     @property
     def outputs(self) -> tuple[str, ...]:
         """Keys of the dict returned with the result, in order; empty if only the result is returned."""
+        if not self.aux_name and not self.gradient:  # as of most, which each call asks
+            return ()
         return tuple(key for key in (self.aux_name, self.gradient) if key)
 
 

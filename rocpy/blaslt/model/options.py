@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -133,6 +134,8 @@ def resolve_options(requested: object) -> Options:
     if isinstance(requested, options):
         return requested.value
     if isinstance(requested, Mapping):
+        if type(requested) is dict and all(type(value) in _PLAIN_TYPES for value in requested.values()):
+            return _changed_plainly(current_options(), tuple(requested), *requested.values())
         return _changed(current_options(), requested)
     raise InvalidProblemError(
         f"options must be rocpy.blaslt.Options, rocpy.options(...) or a dict, not {type(requested).__name__}"
@@ -146,6 +149,15 @@ def _changed(base: Options, changes: Mapping[str, object]) -> Options:
                 f"there is no option {name!r}{did_you_mean(name, _NAMES)}; options: {', '.join(_NAMES)}"
             )
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+# A dict in a loop has the same contents each time. By type too: True equals 1, which is refused.
+_PLAIN_TYPES = (str, int, bool, type(None))
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _changed_plainly(base: Options, names: tuple[str, ...], *values: object) -> Options:
+    return _changed(base, dict(zip(names, values, strict=True)))
 
 
 class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)

@@ -258,6 +258,8 @@ cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Com
     for i in range(5):
         if each[i].ndim < 0 or isinstance(arrays[i], WeightOperand):
             continue
+        if not each[i].copied and completion != Completion.CAPTURE:
+            continue
         name = f"{ARRAYS[i]}{group}"
         if completion == Completion.CAPTURE and reads_copy(record_of(arrays[i], name), each[i]):
             refuse_capture(completion, f"a copy of {name} is read", form_of_copied(ARRAYS[i], scales))

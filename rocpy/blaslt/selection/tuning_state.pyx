@@ -104,18 +104,24 @@ def set_process_mode(value):
     changed()
 
 
-@contextmanager
-def override(autotune):
-    """Measure, or neither measure nor use what was measured, in this thread or task."""
-    global _overridden
-    if not isinstance(autotune, bool):
-        raise InvalidProblemError(f"autotune: got {autotune!r}, expected True, False or None")
-    _overridden = True
-    token = _override.set(MEASURE if autotune else OFF)
-    try:
-        yield
-    finally:
-        _override.reset(token)
+cdef class override:
+    """Measure, or neither measure nor use what was measured, in this thread or task; entered once."""
+
+    cdef object token
+    cdef int mode
+
+    def __init__(self, autotune):
+        if not isinstance(autotune, bool):
+            raise InvalidProblemError(f"autotune: got {autotune!r}, expected True, False or None")
+        self.mode = MEASURE if autotune else OFF
+
+    def __enter__(self):
+        global _overridden
+        _overridden = True
+        self.token = _override.set(self.mode)
+
+    def __exit__(self, *error):
+        _override.reset(self.token)
 
 
 @contextmanager

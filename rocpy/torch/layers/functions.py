@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.front.function import matmul as _matmul
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
@@ -23,11 +22,11 @@ from rocpy.torch.operators.activations import (
     find_activation,
 )
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.autograd import apply_linear
 from rocpy.torch.operators.blocks import run_mlp
 from rocpy.torch.operators.dispatch import dispatched_matmul
-from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
+from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes
 from rocpy.torch.operators.products import composed_activation
+from rocpy.torch.operators.registration import route_of
 from rocpy.torch.operators.shapes import check_layer_tensors
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
@@ -43,23 +42,19 @@ _is_compiling = torch.compiler.is_compiling
 
 def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a linear layer whose activation is a row already."""
-    route_taken = 0 if _is_compiling() else route(x, weight, bias)
-    if route_taken == 0:
+    access = route_of(x, weight, bias)
+    if access == 0:
         check_layer_tensors(input=x, weight=weight, bias=bias)
     if not has_layer_shapes(weight, bias):
         return _run_broadcast(x, weight, bias, activation)
-    if route_taken == 1:
-        return linear_forward(x, weight, bias, activation, False)[0]
-    if route_taken == 2:
-        result = apply_linear(x, weight, bias, activation, None)
-        return result[0] if activation.saves == "input" else result
-    if computes_products_itself(weight):
-        y = torch.nn.functional.linear(x, weight, bias)
-        return activation.function(y) if activation.saves else y
-    if not _is_compiling():
-        register_for((x, weight))
-        refuse_tangents(input=x, weight=weight, bias=bias)
-    return linear_layer.linear(x, weight, bias, activation.name)
+    if access == 0:
+        if computes_products_itself(weight):
+            y = torch.nn.functional.linear(x, weight, bias)
+            return activation.function(y) if activation.saves else y
+        if not _is_compiling():
+            register_for((x, weight))
+            refuse_tangents(input=x, weight=weight, bias=bias)
+    return linear_layer.run_linear(access, x, weight, bias, activation.name)
 
 
 def run_layers(

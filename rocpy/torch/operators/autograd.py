@@ -14,7 +14,6 @@ from rocpy.blaslt.front.function import matmul
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count_gradients, watched
-from rocpy.torch.operators.kernels import linear_forward
 
 __all__ = ["LinearFunction", "apply_linear", "as_matrix", "in_rows", "linear_backward", "needs_grad"]
 
@@ -46,16 +45,11 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, below: Below | None
-    ) -> Any:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, below: Below) -> Any:
         """Compute, and save what the gradient reads: no more than a linear layer and its activation do."""
         saves = activation.saves
-        if below is None:
-            y, pre = linear_forward(x, weight, bias, activation, True)
-        else:
-            result = below(x, weight, bias)
-            y, pre = result if saves == "input" else (result, None)
+        result = below(x, weight, bias)
+        y, pre = result if saves == "input" else (result, None)
         ctx.activation = activation
         ctx.set_materialize_grads(False)
         needs = ctx.needs_input_grad
@@ -116,6 +110,6 @@ def linear_backward(
     return grad_x, grad_weight, grad_bias
 
 
-# Records a linear layer; the last argument computes it, None: on plain tensors, at once. This is Function.apply
-# without its look-ups for torch.func, whose states never come by here.
+# Records a linear layer, which the last argument computes. This is Function.apply without its look-ups for torch.func,
+# whose states never come by here.
 apply_linear = super(torch.autograd.Function, LinearFunction).apply

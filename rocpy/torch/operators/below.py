@@ -14,7 +14,10 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.errors import UnsupportedError
 
-__all__ = ["Below", "below_torch", "refuse_inside"]
+__all__ = ["KERNELS", "AtOnce", "Below", "below_torch", "refuse_inside"]
+
+# What each operator computes on memory.
+KERNELS: dict[Any, Callable[..., Any]] = {}
 
 _local = threading.local()
 
@@ -76,3 +79,20 @@ class Below:
     def _redispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
             return self._operator.redispatch(self._keyset, *args, **kwargs)
+
+
+class AtOnce:
+    """An operator's kernel, as what records it calls it where the dispatcher has nothing to add: see :class:`Below`."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, operator: Any) -> None:
+        self._kernel = KERNELS[operator]
+
+    def of(self, operator: Any) -> AtOnce:
+        """Return another operator, called in the same way."""
+        return AtOnce(operator)
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the operator's results."""
+        return self._kernel(*args)

@@ -17,7 +17,7 @@ from rocpy.torch.operators.autograd import as_matrix, linear_backward
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
 from rocpy.torch.operators.linear_layer import linear, linear_result
-from rocpy.torch.operators.registration import define, record
+from rocpy.torch.operators.registration import define, record, route_of
 from rocpy.torch.operators.shapes import check_layer_tensors
 from rocpy.torch.operators.sharding import lacks_lists
 from rocpy.torch.operators.tangents import refuse_tangents
@@ -56,13 +56,13 @@ class MLPFunction(torch.autograd.Function):  # type: ignore[misc]
         below: Any,
     ) -> Any:
         """Compute, and save what the two layers by themselves would save."""
-        results = _forward(x, w1, b1, w2, b2, activation, True) if below is None else below(x, w1, b1, w2, b2)
+        results = below(x, w1, b1, w2, b2)
         y, hidden, *rest = results
         ctx.activation = activation
         ctx.set_materialize_grads(False)
         needs = ctx.needs_input_grad
         first = any(needs[:3])
-        pre = rest[0] if rest and rest[0] is not None else None
+        pre = rest[0] if rest else None
         ctx.save_for_backward(
             x if needs[1] else None,
             w1 if needs[0] else None,
@@ -155,32 +155,28 @@ mlp = define("mlp", f"{_SCHEMA} -> Tensor", _kernel, _fake)
 mlp_aux = define("mlp_aux", f"{_SCHEMA} -> Tensor[]", _kernel_aux, _fake_aux)
 
 
-def _record_mlp(below: Any, *args: Any) -> Tensor:  # noqa: ARG001  (recording needs what the other operator keeps)
+def _record_mlp(below: Any, *args: Any) -> Tensor:
     if lacks_lists(args):
         x, w1, b1, w2, b2, activation = args
         return linear(linear(x, w1, b1, activation), w2, b2, "none")
-    return mlp_aux(*args)[0]
+    return _record_mlp_aux(below.of(mlp_aux), *args)[0]
 
 
 def _record_mlp_aux(below: Any, x: Any, w1: Any, b1: Any, w2: Any, b2: Any, activation: str) -> Any:
     return list(_apply(x, w1, b1, w2, b2, ACTIVATIONS[activation], lambda *operands: below(*operands, activation)))
 
 
-record(mlp, _record_mlp)
+_run = record(mlp, _record_mlp)
 record(mlp_aux, _record_mlp_aux)
 
 
 def run_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, activation: Activation) -> Tensor:
     """Compute two layers with an activation between them; see `has_layer_shapes` for what they take."""
-    if not torch.compiler.is_compiling():
-        first, second = route(x, w1, b1), route(x, w2, b2)
-        if first == second == 1:
-            return _forward(x, w1, b1, w2, b2, activation, False)[0]
-        if first and second:
-            return _apply(x, w1, b1, w2, b2, activation, None)[0]
+    access = route_of(x, w1, b1, w2, b2)
+    if access == 0 and not torch.compiler.is_compiling():
         check_layer_tensors(input=x)
         refuse_tangents(input=x, fc1=w1, fc1_bias=b1, fc2=w2, fc2_bias=b2)
-    return mlp(x, w1, b1, w2, b2, activation.name)
+    return _run(access, x, w1, b1, w2, b2, activation.name)
 
 
 # ---- the gate ----

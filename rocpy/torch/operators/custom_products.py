@@ -33,7 +33,7 @@ from rocpy.torch.operators.shapes import (
     result_dtype,
 )
 
-__all__ = ["composed", "empty_custom_results", "operator"]
+__all__ = ["composed", "empty_custom_results", "run_operator"]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str names, str expression, float alpha, float beta,"
@@ -201,6 +201,7 @@ def _record(
     return list(results[: len(read.outputs)])
 
 
+@in_default_environment
 def composed(
     multiply: Callable[..., Any],
     a: Tensor,
@@ -226,4 +227,4 @@ def composed(
 _NARROW = (torch.bfloat16, torch.float16)
 
 
-record(operator, _record)
+run_operator = record(operator, _record)

@@ -16,7 +16,7 @@ from rocpy._producers.torch_modes import kind_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice
 from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
-from rocpy.blaslt.grouped.groups import aligned, check_epilogue
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
 from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.options import options as _options
 from rocpy.blaslt.model.options import resolve_options
@@ -28,7 +28,8 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import refuse_inside
 from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
-from rocpy.torch.operators.products import product, product_extra
+from rocpy.torch.operators.products import run_product, run_product_extra
+from rocpy.torch.operators.registration import route_of
 from rocpy.torch.operators.shapes import dtype_for_out, refuse_mixed, refuse_nested
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
@@ -156,7 +157,8 @@ def _dispatched(
     options: Any = None,
     **others: Any,
 ) -> Any:
-    _refuse_untraced(others, a, b)
+    if others:
+        _refuse_untraced(others, a, b)
     scalars = _scalars(alpha, beta, c)
     if c is None and scalars[1] != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
@@ -170,24 +172,26 @@ def _dispatched(
         b, own_bias = _source_of(b)
         bias = own_bias if bias is None and row.bias else bias
     aux = _sole(aux) if isinstance(aux, dict) else aux
-    for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux"), (out, "out")):
-        _check_tensor(operand, name)
-    refuse_mixed(a=a, out=out)
-    refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
+    access = 0 if out is not None else route_of(a, b, c, bias, aux)
+    if access == 0:
+        for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux"), (out, "out")):
+            _check_tensor(operand, name)
+        refuse_mixed(a=a, out=out)
+        refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
+        if not torch.compiler.is_compiling():
+            register_for((a, b))
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
     dtype = dtype_for_out(a, b, out, c, bias, aux) if out is not None and dtype is None else _dtype(dtype)
     bounds = None if clamp is None else list(clamp_bounds(clamp))
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
-    if not torch.compiler.is_compiling():
-        register_for((a, b))
-    operator = product_extra if row.outputs else product
+    run = run_product_extra if row.outputs else run_product
     if options is None:
-        result = operator(*arguments)
+        result = run(access, *arguments)
     else:
         _refuse_traced_options()
         with _options(**dataclasses.asdict(resolve_options(options))):
-            result = operator(*arguments)
+            result = run(access, *arguments)
     extra = None
     if row.outputs:
         result, extra = result[0], result[1]
@@ -217,6 +221,7 @@ def dispatched_grouped(
     check_epilogue(row)
     if offsets is None:
         lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
+        lefts, rights, biases = read_each(lefts, "a"), read_each(rights, "b"), read_each(biases, "bias")
         settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
         results = [
             _product_of_group(left, right, bias=vector, **settings)
@@ -241,7 +246,7 @@ def dispatched_grouped(
 
 def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
     """Return the product of one group; one that needs no recording goes its own way."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and route_of(a, b, settings["bias"]) != 2:
         try:
             return compute_product(a, b, **settings)
         except TorchLayerRequired:

@@ -17,9 +17,10 @@ from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
-from rocpy.torch.operators.custom_products import composed, operator
+from rocpy.torch.operators.custom_products import composed, run_operator
 from rocpy.torch.operators.grouped import covered_by, grouped
 from rocpy.torch.operators.products import apply_epilogue, plain_name, product
+from rocpy.torch.operators.registration import route_of
 from rocpy.torch.operators.shapes import check_epilogue_of
 from rocpy.torch.operators.sharding import lacks_lists, register_for
 
@@ -90,7 +91,8 @@ def custom_product(
         results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
     else:
         text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
-        results = operator(a, b, c, list(tensors.values()), ",".join(tensors), text, *arguments)
+        access = route_of(*operands)
+        results = run_operator(access, a, b, c, list(tensors.values()), ",".join(tensors), text, *arguments)
     # One by one: a symbol of torch.fx cannot be iterated over.
     return results[0] if epilogue.expression.single else tuple([results[i] for i in range(epilogue.outputs)])
 

@@ -21,7 +21,7 @@ from rocpy.torch.operators.shapes import (
     result_dtype,
 )
 
-__all__ = ["linear", "linear_aux", "linear_result"]
+__all__ = ["linear", "linear_aux", "linear_result", "run_linear"]
 
 
 def linear_result(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, keep: bool = False) -> Tensor:
@@ -76,7 +76,7 @@ linear_aux = define("linear_aux", f"{_SCHEMA} -> (Tensor, Tensor)", _linear_aux_
 def _record_linear(below: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     row = ACTIVATIONS[activation]
     if row.saves == "input":
-        return linear_aux(x, weight, bias, activation)[0]
+        return _record_linear_aux(below.of(linear_aux), x, weight, bias, activation)[0]
     return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
 
 
@@ -85,5 +85,5 @@ def _record_linear_aux(below: Any, x: Tensor, weight: Tensor, bias: Tensor | Non
     return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
 
 
-record(linear, _record_linear)
+run_linear = record(linear, _record_linear)
 record(linear_aux, _record_linear_aux)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
@@ -16,7 +18,7 @@ from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import in_rows
-from rocpy.torch.operators.below import Below
+from rocpy.torch.operators.below import AtOnce, Below
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import product_kernel
 from rocpy.torch.operators.registration import define, record
@@ -29,7 +31,16 @@ from rocpy.torch.operators.shapes import (
     gradient_dtype,
 )
 
-__all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra", "record_product"]
+__all__ = [
+    "apply_epilogue",
+    "composed_activation",
+    "plain_name",
+    "product",
+    "product_extra",
+    "record_product",
+    "run_product",
+    "run_product_extra",
+]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, Scalar alpha, Scalar beta,"
@@ -151,7 +162,7 @@ def _bias_gradient(matrices: bool, d: Tensor, shape: torch.Size) -> Tensor:
 
 
 def record_product(
-    below: Below,
+    below: Below | AtOnce,
     a: Tensor,
     b: Tensor,
     c: Tensor | None,
@@ -161,12 +172,10 @@ def record_product(
     *settings: Any,
 ) -> Any:
     """Return an operator's results, recorded: by one product, or by one and torch's functions."""
-    row = EPILOGUES[epilogue]
-    name = activation_of(row)
-    if row.gradient or row.aux == "load" or not _recorded(name):
-        return _composed(below.of(product), row, a, b, c, bias, aux, settings)
-    if ACTIVATIONS[name].saves == "input" and row.aux == "none":
-        stored: Any = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
+    activation, stored = _recorded(epilogue)
+    if activation is None:
+        return _composed(below.of(product), EPILOGUES[epilogue], a, b, c, bias, aux, settings)
+    if stored is not None:
         return record_product(below.of(product_extra), a, b, c, bias, aux, stored, *settings)[0]
     alpha, beta, _, _, compute = settings
     return _apply(
@@ -174,21 +183,33 @@ def record_product(
         b,
         c,
         bias,
-        ACTIVATIONS[name],
+        activation,
         (alpha, beta),
         compute,
         lambda a, b, c, bias: below(a, b, c, bias, aux, epilogue, *settings),
     )
 
 
-def _recorded(name: str) -> bool:
-    """Whether one product gives an activation and what its gradient reads."""
-    row = ACTIVATIONS.get(name)
-    return row is not None and (row.saves != "input" or row.fused.aux is not None)
+@functools.cache
+def _recorded(epilogue: str) -> tuple[Activation | None, Any]:
+    """Return the activation whose gradient one product gives what it reads, ``None`` where the epilogue is composed.
+
+    And the epilogue that stores the pre-activation, where that is what the gradient reads and another one.
+    """
+    row = EPILOGUES[epilogue]
+    activation = None if row.gradient or row.aux == "load" else ACTIVATIONS.get(activation_of(row))
+    if activation is None or activation.saves != "input":
+        return activation, None
+    if activation.fused.aux is None:
+        return None, None
+    if row.aux == "store":
+        return activation, None
+    return activation, activation.fused.aux_bias if row.bias else activation.fused.aux
 
 
+@default_arithmetic
 def _composed(
-    below: Below,
+    below: Below | AtOnce,
     row: EpilogueRow,
     a: Tensor,
     b: Tensor,
@@ -288,5 +309,5 @@ def composed_activation(activation: Activation, pre: Tensor) -> Tensor:
     return result
 
 
-record(product, record_product)
-record(product_extra, record_product)
+run_product = record(product, record_product)
+run_product_extra = record(product_extra, record_product)

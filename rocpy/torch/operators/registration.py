@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""How an operator of ``torch.ops.rocpy`` is registered: schema, kernel, shapes without memory, recording, autocast."""
+"""How an operator of ``torch.ops.rocpy`` is registered: schema, kernel, shapes without memory, recording, autocast.
+
+And how it is called: where torch's dispatcher would do no more than call the kernel, or what records it, that is called
+at once.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,15 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from rocpy._fp_environment import default_arithmetic
+from rocpy._producers.torch_tensors import route
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
-from rocpy.torch.operators.below import Below, below_torch
+from rocpy.torch.operators.below import KERNELS, AtOnce, Below, below_torch
 from rocpy.torch.operators.kernels import split_names
 from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
-__all__ = ["LIBRARY", "define", "record"]
+__all__ = ["LIBRARY", "define", "record", "route_of"]
 
 LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
 
@@ -28,6 +32,13 @@ _AUTOCAST_KEYS = {
     "cpu": torch._C.DispatchKey.AutocastCPU,
     "cuda": torch._C.DispatchKey.AutocastCUDA,
 }
+_Narrow = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+_narrow: dict[Any, _Narrow] = {}
+
+
+def route_of(*operands: Any) -> int:
+    """Return how the operands of an operator can be used; 0: torch's compiler or its dispatcher must see them."""
+    return 0 if torch.compiler.is_compiling() else route(*operands)
 
 
 def define(
@@ -36,7 +47,7 @@ def define(
     kernel: Callable[..., Any],
     fake: Callable[..., Any],
     *,
-    narrow: Callable[..., Iterable[Any]] = map,
+    narrow: _Narrow = map,
 ) -> Any:
     """Define an operator, with what it computes on memory and what its results are without; returns its overload.
 
@@ -46,19 +57,27 @@ def define(
     LIBRARY.impl(name, below_torch(kernel), "CompositeExplicitAutograd")
     torch.library.register_fake(f"rocpy::{name}", fake, lib=LIBRARY)
     operator = getattr(torch.ops.rocpy, name).default
+    KERNELS[operator], _narrow[operator] = kernel, narrow
     for device, key in _AUTOCAST_KEYS.items():
-        LIBRARY.impl(name, _autocast(operator, device, key, narrow), key.name)
+        LIBRARY.impl(name, _autocast(operator, device, narrow), key.name)
     return operator
 
 
-def record(operator: Any, recorded: Callable[..., Any]) -> None:
+def record(operator: Any, recorded: Callable[..., Any]) -> Callable[..., Any]:
     """Register what records an operator: ``recorded(below, *args)`` is called where a gradient is needed.
 
-    ``below(*args)`` is the operator itself, without recording: a :class:`Below`.
+    ``below(*args)`` is the operator itself, without recording: a :class:`Below`, or an :class:`AtOnce`.
+
+    Returns
+    -------
+    callable
+        ``run(access, *args)``, which runs the operator on operands of which :func:`route_of` has returned ``access``.
     """
-    recorded = default_arithmetic(recorded)
 
     def autograd(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        access = 0 if kwargs else route(*_tensors(args))
+        if access != 0:  # as from a compiled graph: there is nothing below that must see it
+            return run(access, *args)
         below = Below(operator, keyset & _AFTER_AUTOGRAD)
         operands = [*args, *kwargs.values()]
         for x in args:
@@ -77,6 +96,40 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
         return below(*args, **kwargs)
 
     LIBRARY.impl(operator._opname, autograd, "Autograd", with_keyset=True)
+    at_once = AtOnce(operator)
+    kernel, narrow = KERNELS[operator], _narrow[operator]
+
+    def run(access: int, *args: Any) -> Any:
+        if access == 1:
+            return kernel(*args)
+        if access == 2:
+            return recorded(at_once, *args)
+        device = None if torch.compiler.is_compiling() else _autocast_device(args[0])
+        if device is None:
+            return operator(*args)
+        with torch._C._ExcludeDispatchKeyGuard(_autocast_keys[device]):
+            access = route(*_tensors(args))
+            if access != 0:
+                return run(access, *narrow(_cast_for(device), args))
+        return operator(*args)
+
+    return run
+
+
+def _tensors(args: Sequence[Any]) -> list[Any]:
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    for x in args:
+        if type(x) is list:
+            tensors += [one for one in x if isinstance(one, Tensor)]
+    return tensors
+
+
+def _autocast_device(x: Any) -> str | None:
+    """Return the type of the device that a plain tensor is on, if autocast is on for it."""
+    if type(x) is not Tensor and type(x) is not torch.nn.Parameter:
+        return None
+    device: str = x.device.type
+    return device if device in _AUTOCAST_KEYS and torch.is_autocast_enabled(device) else None
 
 
 # What users call the arguments of operators that have other names.
@@ -105,8 +158,11 @@ def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
             )
 
 
-def _autocast(operator: Any, device: str, key: Any, narrow: Callable[..., Any]) -> Callable[..., Any]:
-    keys = torch._C.DispatchKeySet(key)
+_autocast_keys = {device: torch._C.DispatchKeySet(key) for device, key in _AUTOCAST_KEYS.items()}
+
+
+def _cast_for(device: str) -> Callable[[Any], Any]:
+    """Return what casts an argument as autocast does for a device."""
 
     def cast(value: Any) -> Any:
         # torch's rule for its own products: everything floating but float64.
@@ -114,8 +170,14 @@ def _autocast(operator: Any, device: str, key: Any, narrow: Callable[..., Any]) 
             return value.to(torch.get_autocast_dtype(device)) if value.device.type == device else value
         return value
 
+    return cast
+
+
+def _autocast(operator: Any, device: str, narrow: _Narrow) -> Callable[..., Any]:
+    cast = _cast_for(device)
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(keys):
+        with torch._C._ExcludeDispatchKeyGuard(_autocast_keys[device]):
             return operator(*narrow(cast, args), **{name: cast(x) for name, x in kwargs.items()})
 
     return run

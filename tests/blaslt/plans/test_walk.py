@@ -140,6 +140,46 @@ def test_a_call_whose_plan_is_kept_enters_no_python_file(product, run_python):
     """)
 
 
+def python_calls(run):
+    """How many functions of Python's a call enters, whose plan is there."""
+    run(), run()
+    count = 0
+
+    def see(frame, event, _):
+        nonlocal count
+        count += event == "call"
+
+    gc.collect()
+    gc.disable()
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return count
+
+
+def test_settings_of_a_call_cost_no_more_than_those_around_it():
+    a, b = np.ones((4, 6), np.float32), np.ones((6, 5), np.float32)
+    options = rocpy.Options(copies="error")
+    as_record = python_calls(lambda: rocpy.matmul(a, b, options=options))
+    assert python_calls(lambda: rocpy.matmul(a, b, options={"copies": "error"})) < as_record + 15
+    plain = python_calls(lambda: rocpy.matmul(a, b))
+    assert python_calls(lambda: rocpy.matmul(a, b, autotune=False)) == plain
+
+
+@pytest.mark.parametrize("epilogue", [None, "relu_aux"])
+def test_groups_of_lists_enter_no_python_file_each(epilogue):
+    a, b = np.ones((4, 6), np.float32), np.ones((6, 5), np.float32)
+    few, many = (
+        python_calls(lambda count=count: rocpy.grouped_matmul([a] * count, [b] * count, epilogue=epilogue))
+        for count in (4, 40)
+    )
+    assert many == few
+
+
 def test_compiled_modules_name_only_what_stands_below():
     files, pairs = listed(), set()
     for file in files:

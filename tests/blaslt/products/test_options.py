@@ -46,6 +46,14 @@ def test_wrong_values_are_told_where_they_are_written(changes, words):
     assert words in str(error.value)
 
 
+def test_equal_values_of_another_type_are_other_options():
+    for values in ({"reproducible": True}, {"max_workspace_bytes": 1}, {"max_workspace_bytes": np.int64(1)}):
+        assert resolve_options(values) == resolve_options(values) == rocpy.Options(**values)
+    for values in ({"reproducible": 1}, {"reproducible": 1.0}, {"max_workspace_bytes": True}):
+        with pytest.raises(rocpy.InvalidProblemError):
+            resolve_options(values)
+
+
 def test_wrong_kind_of_options():
     with pytest.raises(rocpy.InvalidProblemError, match="not str"):
         rocpy.matmul(B, B.T, options="fast")
