@@ -25,13 +25,15 @@ def group() -> GroupScope:
 
     A group is needed if one thread calls for several ranks, and for sends and receives that wait for one another. Calls
     are checked and their results allocated immediately; the results are valid after the block has ended. The Work of a
-    call with ``block=False`` can be waited for after the block has ended, which does not wait for it. Communicators
-    and windows that `init`, `split`, `shrink` and `window` create in the block can be used after it has ended, and
-    those that are closed in it remain open until then, as do registrations and the operators of `premul_sum`; `abort`
-    is immediate, or as soon as there is a communicator. If the block raises, nothing is launched. An inner group is
-    part of the outer one; if its block raises, its calls are dropped, and those of the outer one only if that raises
-    too. A group belongs to its thread, to its task of asyncio and to tasks started in the block; a child of ``fork``
-    has none of its parent's. As a decorator, ``@rccl.group()`` opens a group around each call of an ordinary function.
+    call with ``block=False`` can be waited for after the block has ended, which does not wait for it. Calls of one
+    communicator may name several streams: they wait for what was queued on all of these before, and later work of each
+    waits for all of them. Communicators and windows that `init`, `split`, `shrink` and `window` create in the block can
+    be used after it has ended, and those that are closed in it remain open until then, as do registrations and the
+    operators of `premul_sum`; `abort` is immediate, or as soon as there is a communicator. If the block raises, nothing
+    is launched. An inner group is part of the outer one; if its block raises, its calls are dropped, and those of the
+    outer one only if that raises too. A group belongs to its thread, to its task of asyncio and to tasks started in the
+    block; a child of ``fork`` has none of its parent's. As a decorator, ``@rccl.group()`` opens a group around each
+    call of an ordinary function.
 
     Raises
     ------
