@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Edges: alpha of 0, sums that wrap, empty results, the largest magnitude, copies that are forbidden."""
+"""Edges: alpha of 0, sums that wrap, empty results, the largest magnitude, copies that are forbidden, matrices that lie
+anywhere in memory."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 from presented import skip_without
@@ -168,3 +170,63 @@ def test_functions_that_no_product_has_are_refused_for_empty_results(form, dtype
         given["aux"] = np.ones((*batch, m, n), result)
     with pytest.raises(UnsupportedError, match=epilogue):
         form(a, b, epilogue=epilogue, **given)
+
+
+NARROW_TOO = {
+    "float32": {},
+    "float64": {},
+    "float16": {},
+    "bfloat16": {},
+    "int8": {},
+    "float8_e4m3fn": {"scale_a": 1.0, "scale_b": 1.0, "dtype": "float32"},
+}
+FEW_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 11)
+
+
+def numpy_type(name):
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def placed(values, offset, apart):
+    """The same values `offset` bytes after the beginning of a line of the cache, in rows `apart` elements longer."""
+    rows, columns = values.shape
+    size = values.itemsize
+    memory = np.zeros(rows * (columns + apart) * size + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    whole = memory[begin : begin + rows * (columns + apart) * size].view(values.dtype).reshape(rows, columns + apart)
+    whole[:, :columns] = values
+    return whole[:, :columns]
+
+
+@pytest.mark.parametrize("name", NARROW_TOO)
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+def test_results_do_not_depend_on_where_the_matrix_lies(name, transposed):
+    """A few rows against a matrix that begins anywhere in a cache line, in rows of any distance."""
+    dtype, random = numpy_type(name), np.random.default_rng(5)
+    for depth, columns in ((70, 100), (33, 2100)):
+        right = random.integers(-4, 5, (depth, columns)).astype(dtype)
+        lefts = [random.integers(-4, 5, (rows, depth)).astype(dtype) for rows in FEW_ROWS]
+        wanted = [left.astype("f8") @ right.astype("f8") for left in lefts]
+        stored = right.T if transposed else right
+        whole = -stored.shape[1] % 64  # rows that begin alike
+        for offset, apart in itertools.product((0, dtype.itemsize, 16, 56), (0, whole, whole + 64, 3)):
+            matrix = placed(stored, offset, apart)
+            for left, result in zip(lefts, wanted, strict=True):
+                got = rocpy.matmul(left, matrix.T if transposed else matrix, **NARROW_TOO[name])
+                assert np.array_equal(np.asarray(got, "f8"), result.astype(got.dtype).astype("f8")), (
+                    offset,
+                    apart,
+                    len(left),
+                )
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2"])
+def test_infinite_rows_stay_in_their_columns(name):
+    """A block of some columns only does not touch the sums of its neighbours, which are there already."""
+    dtype = numpy_type(name)
+    scales = {} if name == "bfloat16" else {"scale_a": 1.0, "scale_b": 1.0, "dtype": "float32"}
+    left = np.ones((4, 200), dtype)
+    left[:, 150] = np.inf
+    for offset in (0, 2, 16, 34):
+        matrix = placed(np.ones((200, 96), dtype), offset, 32)
+        assert np.isposinf(np.asarray(rocpy.matmul(left, matrix, **scales), "f8")).all()

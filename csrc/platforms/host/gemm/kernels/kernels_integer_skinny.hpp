@@ -50,7 +50,8 @@ ROCPY_INLINE void store_sums(const WideCall<int32_t> &call, int64_t j, const Vec
 
 // As wide_block.
 template <int rows, int vectors>
-ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last, const VecI (&excess)[rows]) {
+ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, int last, const VecI (&excess)[rows],
+                                     LinesAhead<int8_t> &ahead) {
   constexpr int lanes = vector_lanes<int32_t>, together = vectors % joined_vectors == 0 ? joined_vectors : 1;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride;
   const int32_t *a = call.a;
@@ -58,6 +59,7 @@ ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, i
   VecI sum[rows][vectors];
   load_sums(call, j, excess, sum);
   for (int64_t x = 0; x < k; x += group_size, a += a_stride, b += group_size * b_stride) {
+    ahead.fetch<vectors * lanes * group_size>();
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v += together) {
       VecI row[together];
@@ -82,16 +84,15 @@ ROCPY_INLINE void integer_wide_block(const WideCall<int32_t> &call, int64_t j, i
   store_sums(call, j, sum);
 }
 
-// Vectors of columns that so many rows take together: as many as are joined, where the registers suffice.
+// Vectors of columns that so many rows take together: as many as are joined, where these are a whole line of a cache or
+// the registers suffice.
+constexpr bool joins_lines = joined_vectors * vector_lanes<int32_t> == 64;
 constexpr int integer_vectors(int rows) {
+  if (joins_lines) return joined_vectors;
   const int vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
   return vectors > joined_vectors ? vectors / joined_vectors * joined_vectors : vectors;
 }
 
-// So few rows, whose sums the innermost cache holds, take few lines of b in a call, more of them so many groups.
-constexpr int few_rows = 2, staged_groups = 16;
-
-// Reads lines side by side where they are.
 template <int rows>
 __attribute__((noinline)) void integer_wide_in_place(const WideCall<int32_t> &arguments) {
   constexpr int lanes = vector_lanes<int32_t>, vectors = integer_vectors(rows);
@@ -104,141 +105,37 @@ __attribute__((noinline)) void integer_wide_in_place(const WideCall<int32_t> &ar
     }
   }
   int64_t j = 0;
-  const Ahead<int32_t, int8_t, rows> ahead(call);
+  LinesAhead<int8_t> ahead(call);
+  if constexpr (joins_lines) {
+    // Vectors of sums are stored whole.
+    const int64_t before = columns_before_line<int32_t, int8_t>(call);
+    for (; before % lanes == 0 && j < before; j += lanes) integer_wide_block<rows, 1>(call, j, lanes, excess, ahead);
+  }
   for (; j + vectors * lanes <= call.n; j += vectors * lanes) {
-    if (j % 64 == 0 && ahead.ends(j)) {
-      const char *at = static_cast<const char *>(call.b) + j + ahead.next();
-      for (int64_t x = 0; x < call.k; x++) fetch_line<rows>(at + x * call.b_stride);
-    }
-    integer_wide_block<rows, vectors>(call, j, lanes, excess);
+    integer_wide_block<rows, vectors>(call, j, lanes, excess, ahead);
   }
   for (; j < call.n; j += lanes) {
     const int last = call.n - j < lanes ? static_cast<int>(call.n - j) : lanes;
-    integer_wide_block<rows, 1>(call, j, last, excess);
+    integer_wide_block<rows, 1>(call, j, last, excess, ahead);
   }
 }
 
-// The sums of several rows, which the innermost cache does not hold, come and go once for many lines. These are joined
-// stretch by stretch: lines that are pages apart share a few sets of that cache, and drive one another out of it where
-// they are read side by side.
-constexpr int64_t staged_columns = 384;
-
-// Fetches the lines of the next call in the order in which they lie in memory, whatever the order of their use.
-class LinesAhead {
- public:
-  explicit LinesAhead(const WideCall<int32_t> &call)
-      : at_(static_cast<const char *>(call.b) + call.k * call.b_stride),
-        end_(at_ + call.n),
-        n_(call.n),
-        stride_(call.b_stride) {}
-
-  template <int bytes>
-  ROCPY_INLINE void fetch() {
-    ROCPY_UNROLL
-    for (int i = 0; i < bytes; i += 64) fetch_far(at_ + i);
-    at_ += bytes;
-    if (at_ < end_) return;
-    at_ += stride_ - n_;
-    end_ += stride_;
-  }
-
- private:
-  const char *at_, *end_;
-  int64_t n_, stride_;
-};
-
-// The groups of `count` columns from the first on, of all of the call's lines. What is missing is 0.
-inline void stage_groups(const WideCall<int32_t> &call, int64_t first, int64_t count, LinesAhead &ahead,
-                         int32_t *staged) {
-  constexpr int lanes = vector_lanes<int32_t>, together = joined_vectors * lanes;
-  const int64_t k = call.k, stride = call.b_stride;
-  const int8_t *b = static_cast<const int8_t *>(call.b) + first;
-  for (int64_t x = 0; x < k; x += group_size, b += group_size * stride, staged += staged_columns) {
-    int64_t j = 0;
-    while (k - x >= group_size && count - j >= 64) {
-      ahead.fetch<64 * group_size>();
-      ROCPY_UNROLL
-      for (int c = 0; c < 64; c += together, j += together) {
-        VecI joined[joined_vectors];
-        join_whole_rows(b + j, stride, joined);
-        ROCPY_UNROLL
-        for (int v = 0; v < joined_vectors; v++) store(staged + j + v * lanes, flipped_right(joined[v]));
-      }
-    }
-    for (; j < count; j += lanes) {
-      const int columns = count - j < lanes ? static_cast<int>(count - j) : lanes;
-      store(staged + j, flipped_right(join_rows(b + j, stride, k - x, columns)));
-    }
-  }
-}
-
-// Some vectors of columns of as many staged groups as there are factors of each row.
-template <int rows, int vectors>
-ROCPY_INLINE void add_staged(const WideCall<int32_t> &call, int64_t j, const int32_t *factors, int groups,
-                             const int32_t *staged, const VecI (&excess)[rows]) {
-  constexpr int lanes = vector_lanes<int32_t>;
-  VecI sum[rows][vectors];
-  load_sums(call, j, excess, sum);
-  for (int x = 0; x < groups; x++, factors += rows, staged += staged_columns) {
-    VecI line[vectors];
-    ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) line[v] = load(staged + v * lanes);
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      const VecI factor = splat(factors[i]);
-      ROCPY_UNROLL
-      for (int v = 0; v < vectors; v++) sum[i][v] = add_right_products(sum[i][v], factor, line[v]);
-    }
-  }
-  store_sums(call, j, sum);
-}
-
-template <int rows>
-__attribute__((noinline)) void integer_wide_staged(const WideCall<int32_t> &arguments) {
-  constexpr int lanes = vector_lanes<int32_t>, most = skinny_vectors(rows), vectors = most > 4 ? 4 : most;
-  const WideCall<int32_t> call = arguments;
-  alignas(64) int32_t staged[staged_groups * staged_columns];
-  int32_t factors[staged_groups * rows];
-  VecI excess[rows] = {};
-  int groups = 0;
-  for (int64_t x = 0; x < call.k; x += group_size, groups++) {
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      const VecI factor = plain_left(splat(call.a[groups * call.a_stride + i]));
-      factors[groups * rows + i] = factor[0];
-      excess[i] = add_excess(excess[i], factor);
-    }
-  }
-  LinesAhead ahead(call);
-  for (int64_t first = 0; first < call.n; first += staged_columns) {
-    const int64_t count = call.n - first < staged_columns ? call.n - first : staged_columns;
-    stage_groups(call, first, count, ahead, staged);
-    int64_t j = 0;
-    for (; j + vectors * lanes <= count; j += vectors * lanes) {
-      add_staged<rows, vectors>(call, first + j, factors, groups, staged + j, excess);
-    }
-    for (; j < count; j += lanes) add_staged<rows, 1>(call, first + j, factors, groups, staged + j, excess);
-  }
-}
+// Lines in a call. Whole lines of a cache are read once and go, so that there may be more of them for each time that
+// sums come and go.
+constexpr int64_t integer_burst = joins_lines ? 32 : 4 * group_size;
 
 template <int rows>
 void integer_wide(const WideCall<int32_t> &call) {
-  [[maybe_unused]] constexpr int64_t page = 4096, lines = 4 * group_size;
-  if constexpr (rows <= few_rows) {
-    integer_wide_in_place<rows>(call);
-  } else if constexpr (vector_registers == 32 && integer_vectors(rows) < joined_vectors) {
-    // In place so many rows would join each vector by itself.
-    integer_wide_staged<rows>(call);
-  } else {
-    if (call.b_stride % page == 0) return integer_wide_staged<rows>(call);
-    WideCall<int32_t> part = call;
-    for (int64_t x = 0; x < call.k; x += lines) {
-      part.k = call.k - x < lines ? call.k - x : lines;
-      integer_wide_in_place<rows>(part);
-      part.a += lines / group_size * call.a_stride;
-      part.b = static_cast<const int8_t *>(part.b) + lines * call.b_stride;
-      part.first = false;
-    }
+  // Sums of few columns stay in the innermost cache, from which more lines would drive them.
+  constexpr int64_t few_columns = 2048, lines = 16;
+  if (!joins_lines || rows > 4 || call.n >= few_columns) return integer_wide_in_place<rows>(call);
+  WideCall<int32_t> part = call;
+  for (int64_t x = 0; x < call.k; x += lines) {
+    part.k = call.k - x < lines ? call.k - x : lines;
+    integer_wide_in_place<rows>(part);
+    part.a += lines / group_size * call.a_stride;
+    part.b = static_cast<const int8_t *>(part.b) + lines * call.b_stride;
+    part.first = false;
   }
 }
 
@@ -258,20 +155,20 @@ void integer_dot(const DotCall<int32_t> &call) {
       excess[i] = add_excess(excess[i], plain_left(load_some(a + x / group_size + i * a_stride, some, lanes)));
     }
   }
+  DotsAhead<int32_t, int8_t, rows, columns> ahead(call);
   for (int64_t j = 0; j < n; j += columns) {
     const int8_t *column[columns];
     // Past the end the last column is read again; its sums are dropped.
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
     VecI sum[rows][columns] = {};
-    const int64_t next = columns * b_stride - k + dot_ahead<int8_t>;
     for (int64_t x = 0; x < k; x += group_vector) {
-      [[maybe_unused]] const int64_t ahead = k - x > dot_ahead<int8_t> ? dot_ahead<int8_t> : next;
+      ahead.template fetch<group_vector>();
       VecI factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         factor[c] = flipped_right(load_groups(column[c] + x, k - x));
-        if constexpr (rows > 1) fetch_far(column[c] + x + ahead);
+        ahead.fetch_in(column[c], x);
       }
       const int32_t *groups = a + x / group_size;
       const int some = k - x >= group_vector ? lanes : static_cast<int>((k - x + group_size - 1) / group_size);
@@ -354,7 +251,7 @@ constexpr void fill_integer_strips(Strips<int32_t> &strips) {
 template <int rows>
 constexpr void fill_integer_skinny(Elements<int32_t> &elements) {
   elements.wide[rows] = integer_wide<rows>;
-  elements.burst[rows] = rows <= few_rows ? lines_side_by_side : staged_groups * group_size;
+  elements.burst[rows] = integer_burst;
   elements.dot[rows] = integer_dot<rows>;
   if constexpr (rows > 1) fill_integer_skinny<rows - 1>(elements);
 }

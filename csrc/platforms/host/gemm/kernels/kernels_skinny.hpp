@@ -2,8 +2,10 @@
 // Kernels for a few rows against a large matrix: it is read once, in order, and memory sets the pace.
 #pragma once
 
+#include <type_traits>
+
+#include "fetching.hpp"
 #include "formats.hpp"
-#include "kernels.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -29,80 +31,13 @@ constexpr int wide_vectors(int rows) {
   return rows > 1 ? element_vectors<E>(rows) : 8;
 }
 
-// How far ahead of its use a line is fetched, in bytes of its row. Measured with vectors of 32 bytes on EPYCs of the
-// third generation, where several rows take up to a fifth longer if lines come earlier, and with wider ones on those of
-// the fourth.
-constexpr int64_t wide_ahead(int rows) { return rows == 1 ? 512 : vector_bytes == 32 ? 384 : 2048; }
-template <class E>
-constexpr int64_t dot_ahead = sizeof(E) > 1 ? 4096 : 2048;
-
-// Beside the products of one row the hardware follows eight lines by itself, and fetches in between cost up to a fourth
-// of its rate; but elements that are widened leave it waiting, as the products of several rows do.
-template <class E>
-constexpr bool fetches_lines(int rows) {
-  return rows > 1 || sizeof(E) < (vector_registers == 32 ? 2 : 4);
-}
-
-// Far ahead means into the second cache: what went to the innermost one would be gone again.
-ROCPY_INLINE void fetch_far(const void *at) { __builtin_prefetch(at, 0, 2); }
-
-// For one row, whose products leave no time to wait for the second cache, the innermost one.
-template <int rows>
-ROCPY_INLINE void fetch_line(const void *at) {
-  if constexpr (rows > 1) {
-    fetch_far(at);
-  } else {
-    __builtin_prefetch(at);
-  }
-}
-
-// Where a call's lines are fetched from while its j-th columns are used, in bytes from there: at the end of the rows
-// the fetches go on in the lines of the next call, which the hardware knows nothing of. Beyond the end of a row are the
-// columns of another task.
-template <class T, class E, int rows>
-class Ahead {
- public:
-  static constexpr int64_t far = wide_ahead(rows);
-
-  explicit Ahead(const WideCall<T> &call) : size_(call.n * static_cast<int64_t>(sizeof(E))) {
-    const int64_t within = size_ < far ? size_ : far;
-    next_ = call.k * call.b_stride * static_cast<int64_t>(sizeof(E)) - size_ + within;
-  }
-  bool ends(int64_t j) const { return size_ - j * static_cast<int64_t>(sizeof(E)) <= far; }
-  int64_t next() const { return next_; }
-  int64_t at(int64_t j) const { return ends(j) ? next_ : far; }
-
- private:
-  int64_t size_, next_;
-};
-
-// What is read of each line at a time: two vectors, of the widest ones two lines of 64 bytes.
-template <class T, class E, int rows>
-ROCPY_INLINE void fetch_side_by_side(const E *b, int64_t stride, int64_t ahead) {
-  ROCPY_UNROLL
-  for (int x = 0; x < lines_side_by_side; x++) {
-    const char *at = reinterpret_cast<const char *>(b + x * stride) + ahead;
-    fetch_line<rows>(at);
-    if constexpr (2 * vector_lanes<T> * sizeof(E) > 64) fetch_line<rows>(at + 64);
-  }
-}
-
-// The same where the j-th columns begin a line of 64 bytes.
-template <class T, class E, int rows>
-ROCPY_INLINE void fetch_side_by_side(const Ahead<T, E, rows> &ahead, const E *b, int64_t stride, int64_t j) {
-  if (j * static_cast<int64_t>(sizeof(E)) % 64 != 0) return;
-  if (ahead.ends(j)) return fetch_side_by_side<T, E, rows>(b + j, stride, ahead.next());
-  // A constant, which is part of the addresses that are read.
-  if constexpr (rows > 1) fetch_side_by_side<T, E, rows>(b + j, stride, ahead.far);
-}
-
 // Elements of which two vectors are read at a time.
 template <class E>
 constexpr bool reads_pairs = vector_bytes >= 32 && sizeof(E) == 1;
 
 // Some vectors of columns from the j-th on, `last` lanes of the last of them: all, where there are several.
 template <class T, class E, int rows, int vectors, bool fours>
-ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64_t ahead) {
+ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, LinesAhead<E> &ahead) {
   constexpr int lanes = vector_lanes<T>;
   constexpr bool takes_fours = fours && reads_fours<E>(rows * vectors) && vectors % 4 == 0;
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, acc_stride = call.acc_stride;
@@ -122,6 +57,7 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
   }
   [[maybe_unused]] NanSeen<E> seen;
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
+    ahead.template fetch<vectors * lanes>();
     Vec<T> row[vectors];
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
@@ -143,9 +79,6 @@ ROCPY_INLINE void wide_block(const WideCall<T> &call, int64_t j, int last, int64
         }
       } else {
         row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
-      }
-      if (fetches_lines<E>(rows) && v * lanes * sizeof(E) % 64 == 0) {
-        fetch_line<rows>(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       }
       if constexpr (vector_registers == 32) {
         ROCPY_UNROLL
@@ -233,7 +166,7 @@ void side_by_side(const WideCall<T> &call) {
   const bool first = call.first;
   const E *b = static_cast<const E *>(call.b);
   T *acc = call.acc;
-  const Ahead<T, E, rows> ahead(call);
+  std::conditional_t<vector_registers == 32 && (rows > 1), ColumnsAhead<E>, LinesAhead<E>> ahead(call);
   Vec<T> factor[lines_side_by_side][rows];
   int64_t j = 0;
   if constexpr (loads_fours<E>) {
@@ -243,7 +176,7 @@ void side_by_side(const WideCall<T> &call) {
       for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i] * four_scale<E>);
     }
     for (; j + 4 * lanes <= n; j += 4 * lanes) {
-      fetch_side_by_side(ahead, b, stride, j);
+      ahead.template fetch_side_by_side<4 * lanes>(b, j);
       side_by_side_four<T, E, rows>(factor, b + j, stride, acc + j, acc_stride, first);
     }
   }
@@ -253,7 +186,7 @@ void side_by_side(const WideCall<T> &call) {
     for (int i = 0; i < rows; i++) factor[x][i] = splat(call.a[x * call.a_stride + i]);
   }
   for (; j + 2 * lanes <= n; j += 2 * lanes) {
-    fetch_side_by_side(ahead, b, stride, j);
+    ahead.template fetch_side_by_side<2 * lanes>(b, j);
     side_by_side_vector<T, E, rows>(factor, b + j, stride, lanes, acc + j, acc_stride, first);
     side_by_side_vector<T, E, rows>(factor, b + j + lanes, stride, lanes, acc + j + lanes, acc_stride, first);
   }
@@ -272,14 +205,14 @@ void wide_of(const WideCall<T> &arguments) {
   constexpr int lanes = vector_lanes<T>, vectors = wide_vectors<E>(rows);
   const WideCall<T> call = arguments;
   const int64_t n = call.n;
-  const Ahead<T, E, rows> ahead(call);
+  LinesAhead<E> ahead(call);
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    wide_block<T, E, rows, vectors, fours>(call, j, lanes, ahead.at(j));
+    wide_block<T, E, rows, vectors, fours>(call, j, lanes, ahead);
   }
   for (; j < n; j += lanes) {
     int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    wide_block<T, E, rows, 1, fours>(call, j, last, ahead.at(j));
+    wide_block<T, E, rows, 1, fours>(call, j, last, ahead);
   }
 }
 
@@ -310,18 +243,10 @@ constexpr int sharing_columns(int rows, bool again) {
 }
 constexpr int64_t bytes_of_sets = 4096;
 
-// Those of one row are all that it waits for, and the hardware follows eight of them by itself; but of 16 bits each is
-// slower, so that it falls behind.
-template <class E>
-constexpr bool dots_fetch(int rows) {
-  return rows > 1 || sizeof(E) == 2;
-}
-
-// Of elements that are read in pairs of vectors, or in fours; returns the x that was reached. At the end of the lines
-// `next` is what is fetched.
+// Of elements that are read in pairs of vectors, or in fours; returns the x that was reached.
 template <class T, class E, int rows, int columns>
 ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)[columns],
-                                [[maybe_unused]] int64_t next, Vec<T> (&sum)[rows][columns], NanSeen<E> &seen) {
+                                DotsAhead<T, E, rows, columns> &ahead, Vec<T> (&sum)[rows][columns], NanSeen<E> &seen) {
   // Of only two lines the vectors that are read together are enough as pairs.
   constexpr bool fours = reads_fours<E>(rows * columns) && columns > 2;
   constexpr int lanes = vector_lanes<T>, together = fours ? 4 : 2;
@@ -329,13 +254,12 @@ ROCPY_INLINE int64_t dot_groups(const DotCall<T> &call, const E *const (&column)
   const T *a = call.a;
   int64_t x = 0;
   for (; x + together * lanes <= k; x += together * lanes) {
-    [[maybe_unused]] const int64_t ahead =
-        (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
+    ahead.template fetch<together * lanes>();
     ROCPY_UNROLL
     for (int c = 0; c < columns; c++) {
       Vec<T> values[together];
       load_group(column[c] + x, values, seen);
-      if constexpr (dots_fetch<E>(rows)) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+      ahead.fetch_in(column[c], x);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         ROCPY_UNROLL
@@ -375,6 +299,7 @@ ROCPY_INLINE void dot_lines(const DotCall<T> &call) {
   const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride, n = call.n;
   const T *a = call.a;
   const E *b = static_cast<const E *>(call.b);
+  DotsAhead<T, E, rows, columns> ahead(call);
   for (int64_t j = 0; j < n; j += columns) {
     const E *column[columns];
     // Past the end the last column is read again; its sums are dropped.
@@ -386,18 +311,16 @@ ROCPY_INLINE void dot_lines(const DotCall<T> &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
     }
-    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + dot_ahead<E>;
     [[maybe_unused]] NanSeen<E> seen;
     int64_t x = 0;
-    if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, next, sum, seen);
+    if constexpr (reads_pairs<E>) x = dot_groups<T, E, rows, columns>(call, column, ahead, sum, seen);
     for (; x + lanes <= k; x += lanes) {
-      [[maybe_unused]] const int64_t ahead =
-          (k - x) * static_cast<int64_t>(sizeof(E)) > dot_ahead<E> ? dot_ahead<E> : next;
+      ahead.template fetch<lanes>();
       Vec<T> factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         factor[c] = load(column[c] + x);
-        if constexpr (dots_fetch<E>(rows)) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+        ahead.fetch_in(column[c], x);
       }
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {

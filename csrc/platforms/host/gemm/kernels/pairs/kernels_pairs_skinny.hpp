@@ -15,6 +15,12 @@ constexpr int pair_wide_vectors(int rows) {
   return sizeof(E) == 2 || rows > 5 ? 2 : 4;
 }
 
+// Lines in a call: more, where they are short or their products take longer than sums take to come and go.
+template <class E>
+constexpr int64_t pair_burst(int rows) {
+  return sizeof(E) == 1 ? 32 : rows > 2 ? 16 : 8;
+}
+
 // Where the codes of 32 columns from the first on, or from the 33rd, lie in two lines of them.
 constexpr CodeOrder order_of_lines[] = {make_code_order(1, 64, 0), make_code_order(1, 64, 32)};
 
@@ -69,7 +75,8 @@ ROCPY_INLINE void add_line_pair(const float *a, const Bf16 *b, const Bf16 *secon
 
 // The columns in the mask, from the j-th on, of all of the call's lines; `whole`: all columns are.
 template <class E, int rows, int vectors, bool whole>
-ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmask64 mask, LeastSeen<E> &seen) {
+ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmask64 mask, LinesAhead<E> &ahead,
+                                  LeastSeen<E> &seen) {
   const float *a = call.a;
   const E *b = static_cast<const E *>(call.b) + j;
   float *acc = call.acc + j;
@@ -85,6 +92,7 @@ ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmas
   }
   int64_t x = 0;
   for (; x + 2 <= k; x += 2, a += call.a_stride, b += 2 * stride) {
+    ahead.template fetch<2 * vectors * lanes>();
     add_line_pair<rows, vectors>(a, b, b + stride, mask, seen, sum);
   }
   if (x < k) add_line_pair<rows, vectors>(a, b, static_cast<const E *>(nullptr), mask, seen, sum);
@@ -92,7 +100,12 @@ ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmas
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      if (stored(v)) store(acc + i * call.acc_stride + v * lanes, sum[i][v]);
+      float *to = acc + i * call.acc_stride + v * lanes;
+      if constexpr (whole) {
+        store(to, sum[i][v]);
+      } else {
+        _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask >> (v * lanes)), sum[i][v]);
+      }
     }
   }
 }
@@ -101,23 +114,18 @@ ROCPY_INLINE void pair_wide_block(const WideCall<float> &call, int64_t j, __mmas
 template <class E, int rows>
 void pair_wide(const WideCall<float> &arguments) {
   constexpr int vectors = pair_wide_vectors<E>(rows), columns = vectors * lanes;
-  constexpr int64_t size = sizeof(E);
   constexpr __mmask64 all = columns == 64 ? ~__mmask64{} : (__mmask64{1} << (columns % 64)) - 1;
   const WideCall<float> call = arguments;
-  const Ahead<float, E, rows> ahead(call);
+  LinesAhead<E> ahead(call);
   LeastSeen<E> seen;
-  int64_t j = 0;
-  for (; j + columns <= call.n; j += columns) {
-    if (j * size % 64 == 0) {
-      const char *at = static_cast<const char *>(call.b) + j * size + ahead.at(j);
-      for (int64_t x = 0; x < call.k; x++, at += call.b_stride * size) {
-        ROCPY_UNROLL
-        for (int64_t byte = 0; byte < columns * size; byte += 64) fetch_line<rows>(at + byte);
-      }
-    }
-    pair_wide_block<E, rows, vectors, true>(call, j, all, seen);
-  }
-  if (j < call.n) pair_wide_block<E, rows, vectors, false>(call, j, (__mmask64{1} << (call.n - j)) - 1, seen);
+  const auto some = [&](int64_t first, int64_t count) {
+    pair_wide_block<E, rows, vectors, false>(call, first, (__mmask64{1} << count) - 1, ahead, seen);
+  };
+  int64_t j = columns_before_line<float, E>(call);
+  if (j >= columns) j = 0;
+  if (j > 0) some(0, j);
+  for (; j + columns <= call.n; j += columns) pair_wide_block<E, rows, vectors, true>(call, j, all, ahead, seen);
+  if (j < call.n) some(j, call.n - j);
   seen.lower(call.least);
 }
 
@@ -138,13 +146,14 @@ ROCPY_INLINE void load_dots(const Byte<F> *from, __mmask64 mask, VecF (&words)[2
 
 template <class F, int rows, int columns>
 ROCPY_INLINE void add_dot_words(const float *a, int64_t a_stride, const Byte<F> *const (&column)[columns], int64_t x,
-                                int64_t k, int64_t ahead, LeastSeen<Byte<F>> &, VecF (&sum)[rows][columns]) {
+                                int64_t k, DotsAhead<float, Byte<F>, rows, columns> &ahead, LeastSeen<Byte<F>> &,
+                                VecF (&sum)[rows][columns]) {
   const __mmask64 mask = k - x >= 2 * pair_lanes ? ~__mmask64{} : (__mmask64{1} << (k - x)) - 1;
   ROCPY_UNROLL
   for (int c = 0; c < columns; c++) {
     VecF words[2];
     load_dots(column[c] + x, mask, words);
-    if constexpr (rows > 1) fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+    ahead.fetch_in(column[c], x);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       ROCPY_UNROLL
@@ -159,7 +168,8 @@ constexpr WordOrder order_of_dot_words = make_dot_word_order();
 
 template <int rows, int columns>
 ROCPY_INLINE void add_dot_words(const float *a, int64_t a_stride, const Bf16 *const (&column)[columns], int64_t x,
-                                int64_t k, int64_t ahead, LeastSeen<Bf16> &seen, VecF (&sum)[rows][columns]) {
+                                int64_t k, DotsAhead<float, Bf16, rows, columns> &ahead, LeastSeen<Bf16> &seen,
+                                VecF (&sum)[rows][columns]) {
   const __mmask32 mask = mask32(k - x);
   VecF words[columns];
   ROCPY_UNROLL
@@ -168,7 +178,7 @@ ROCPY_INLINE void add_dot_words(const float *a, int64_t a_stride, const Bf16 *co
     seen.add(halves);
     words[c] =
         cast<VecF>(_mm512_maskz_permutexvar_epi16(~__mmask32{}, _mm512_load_si512(order_of_dot_words.from), halves));
-    fetch_far(reinterpret_cast<const char *>(column[c] + x) + ahead);
+    ahead.fetch_in(column[c], x);
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -186,6 +196,7 @@ void pair_dot(const DotCall<float> &call) {
   const int64_t k = call.k, b_stride = call.b_stride, n = call.n;
   LeastSeen<E> seen;
   const E *b = static_cast<const E *>(call.b);
+  DotsAhead<float, E, rows, columns> ahead(call);
   for (int64_t j = 0; j < n; j += columns) {
     const E *column[columns];
     // Past the end the last column is read again; its sums are dropped.
@@ -197,10 +208,8 @@ void pair_dot(const DotCall<float> &call) {
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(0.0f);
     }
-    constexpr int64_t size = sizeof(E);
-    const int64_t next = (columns * b_stride - k) * size + dot_ahead<E>;
     for (int64_t x = 0; x < k; x += together) {
-      const int64_t ahead = (k - x) * size > dot_ahead<E> ? dot_ahead<E> : next;
+      ahead.template fetch<together>();
       add_dot_words(call.a + x / 2, call.a_stride, column, x, k, ahead, seen, sum);
     }
     add_dots<float, rows, columns>(call, j, n - j < columns ? static_cast<int>(n - j) : columns, sum);
@@ -211,7 +220,7 @@ void pair_dot(const DotCall<float> &call) {
 template <class E, int rows>
 constexpr void fill_pair_skinny(Elements<float> &elements) {
   elements.wide[rows] = pair_wide<E, rows>;
-  elements.burst[rows] = lines_side_by_side;
+  elements.burst[rows] = pair_burst<E>(rows);
   elements.dot[rows] = pair_dot<E, rows>;
   if constexpr (rows > 1) fill_pair_skinny<E, rows - 1>(elements);
 }
