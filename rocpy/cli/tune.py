@@ -294,7 +294,8 @@ def clear(arguments: Arguments) -> int:
     if arguments.as_json and not arguments.yes:
         raise UsageError("rocpy tune clear: --json cannot ask for confirmation; add --yes to delete the records")
     base = _use(arguments.database)
-    count = len(_records(base, arguments.all_environments))
+    records = _records(base, arguments.all_environments)
+    count = sum(base.file_of(record.scope, record.key) in (base.path, None) for record in records)
     if count and not arguments.yes and not _confirm(f"Delete {counted(count, 'record')} from {base.path}?"):
         return EXIT_PROBLEM
     from rocpy.tuning import scope
@@ -303,7 +304,8 @@ def clear(arguments: Arguments) -> int:
     if arguments.as_json:
         print_json({"deleted": gone})
     else:
-        say(f"deleted {counted(gone, 'record')}")
+        rest = len(records) - gone
+        say(f"deleted {counted(gone, 'record')}" + (f"; {rest} in files that are only read stay" if rest > 0 else ""))
     return 0
 
 

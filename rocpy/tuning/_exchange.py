@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from rocpy.errors import InvalidProblemError
@@ -154,10 +154,35 @@ def _types(terms: dict[str, Any]) -> tuple[str, str, str]:
     return a, b, terms["dtype"]
 
 
+# Facts of a problem that its key holds where there are any: scales, and an epilogue of the user's with its inputs.
+_BEYOND_PLAIN = ("scale_a", "scale_b", "scale_c", "scale_d", "amax", "expression", "inputs")
+
+
 def _plain(terms: dict[str, Any]) -> bool:
     """Whether there is nothing that the other formats' keys leave out: an epilogue, scales, a loop, a packed weight."""
-    scaled = any(terms.get(name) for name in ("scale_a", "scale_b", "scale_c", "scale_d", "amax"))
-    return terms["epilogue"] == "default" and not (terms["outer_shape"] or terms["packed"] or scaled)
+    if terms["epilogue"] != "default" or terms["outer_shape"] or terms["packed"]:
+        return False
+    return not any(terms.get(name) for name in _BEYOND_PLAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record in another format: version, revision and architecture, the format's key, operations as two letters."""
+
+    environment: tuple[str, str, str]
+    key: str
+    ops: str
+    record: Record
+
+
+def _fastest(rows: Iterable[_Row]) -> list[_Row]:
+    """Return the fastest of the rows of each key: the formats' readers take one, and not by its time."""
+    best: dict[str, _Row] = {}
+    for row in rows:
+        other = best.get(row.key)
+        if other is None or row.record.measured_us < other.record.measured_us:
+            best[row.key] = row
+    return list(best.values())
 
 
 def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> tuple[str, int]:
@@ -181,6 +206,11 @@ def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> t
     InvalidProblemError
         If the records belong to more than one environment.
 
+    Notes
+    -----
+    The file's keys contain neither an addend ``c`` nor the strides of a batch; of records that differ in those, the
+    fastest is written.
+
     Examples
     --------
     >>> import rocpy
@@ -188,19 +218,19 @@ def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> t
     ('', 0)
     """
     records = list(records)
-    rows = _said(records, _tunableop_line)
-    lines = [line for _, line in rows]
-    if rows:
-        version, revision, arch = _one_environment([environment for environment, _ in rows])
-        head = [f"Validator,PT_VERSION,{torch_version}"] if torch_version else []
-        head += [f"Validator,HIPBLASLT_VERSION,{version}-{revision}", f"Validator,GCN_ARCH_NAME,{arch}"]
-        lines = head + lines
+    rows = _said(records, _tunableop_row)
+    if not rows:
+        return "", len(records)
+    version, revision, arch = _one_environment([row.environment for row in rows])
+    lines = [f"Validator,PT_VERSION,{torch_version}"] if torch_version else []
+    lines += [f"Validator,HIPBLASLT_VERSION,{version}-{revision}", f"Validator,GCN_ARCH_NAME,{arch}"]
+    for row in _fastest(rows):
+        name = f"Gemm_Hipblaslt_{row.ops}_{row.record.solution}"
+        lines.append(f"{row.key},{name},{row.record.measured_us / 1e3:.6g}")
     return "".join(line + "\n" for line in lines), len(records) - len(rows)
 
 
-def _tunableop_line(
-    record: Record, environment: dict[str, Any], terms: dict[str, Any]
-) -> tuple[tuple[str, str, str], str] | None:
+def _tunableop_row(record: Record, environment: dict[str, Any], terms: dict[str, Any]) -> _Row | None:
     a, b, d = _types(terms)
     if a not in TORCH_WORDS or not a == b == d or not _plain(terms) or terms["compute"] == "tf32":
         return None
@@ -209,11 +239,8 @@ def _tunableop_line(
     count = _count(terms["batch_count"])
     batch = f"_B_{count}" if count > 1 else ""
     operator = "GemmStridedBatchedTunableOp" if batch else "GemmTunableOp"
-    line = (
-        f"{operator}_{TORCH_WORDS[a]}_{ops},{ops.lower()}_{m}_{n}_{k}{batch}_{leading},"
-        f"Gemm_Hipblaslt_{ops}_{record.solution},{record.measured_us / 1e3:.6g}"
-    )
-    return _environment(environment), line
+    key = f"{operator}_{TORCH_WORDS[a]}_{ops},{ops.lower()}_{m}_{n}_{k}{batch}_{leading}"
+    return _Row(_environment(environment), key, ops, record)
 
 
 def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
@@ -237,8 +264,8 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
 
     Notes
     -----
-    The file's keys contain neither leading dimensions nor strides; of two records that differ in those, the faster one
-    is written.
+    The file's keys contain neither an addend ``c`` nor leading dimensions or strides; of records that differ in those,
+    the fastest is written.
 
     Examples
     --------
@@ -247,31 +274,24 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
     ('', 0)
     """
     records = list(records)
-    rows = _said(records, _offline_line)
+    rows = _said(records, _offline_row)
     if not rows:
         return "", len(records)
-    best: dict[str, Record] = {}
-    for _, key, record in rows:
-        other = best.get(key)
-        if other is None or record.measured_us < other.measured_us:
-            best[key] = record
-    _, revision, _ = _one_environment([environment for environment, _, _ in rows])
+    _, revision, _ = _one_environment([row.environment for row in rows])
     lines = [f"Git Version: {revision}"]
-    for key, record in best.items():
-        lines += [OFFLINE_COLUMNS, f"{key},{record.solution}"]
+    for row in _fastest(rows):
+        lines += [OFFLINE_COLUMNS, f"{row.key},{row.record.solution}"]
     return "".join(line + "\n" for line in lines), len(records) - len(rows)
 
 
-def _offline_line(
-    record: Record, environment: dict[str, Any], terms: dict[str, Any]
-) -> tuple[tuple[str, str, str], str, Record] | None:
+def _offline_row(record: Record, environment: dict[str, Any], terms: dict[str, Any]) -> _Row | None:
     types, compute = _types(terms), BENCH_COMPUTE.get(terms["compute"])
     if not set(types) <= set(BENCH_TYPES) or compute is None or not _plain(terms):
         return None
     ops, m, n, k = _extents(terms)
     names = ",".join(BENCH_TYPES[name] for name in types)
     key = f"{ops[0]},{ops[1]},{_count(terms['batch_count'])},{m},{n},{k},{names},{compute}"
-    return _environment(environment), key, record
+    return _Row(_environment(environment), key, ops, record)
 
 
 def _environment(row: dict[str, Any]) -> tuple[str, str, str]:

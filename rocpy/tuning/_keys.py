@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from rocpy import platform
-from rocpy.blaslt.model.lowering import lower
+from rocpy.blaslt.model.lowering import Layout, Lowered, lower
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
@@ -25,6 +25,9 @@ _LOWERED = frozenset({"a", "b", "c", "bias", "aux", "out", "m", "n", "k", "batch
 # them can be set.
 _FIXED = {"pointer_mode": "host", "batch_mode": "strided", "alpha_vector": False, "sm_count": 0, "stream_k": 0,
           "uniform_order": False}  # fmt: skip
+_LAYOUT_NAMES = tuple(field.name for field in dataclasses.fields(Layout))
+_TERM_NAMES = tuple(field.name for field in dataclasses.fields(Lowered) if field.name not in {"copies", "swapped"})
+_FACT_NAMES = tuple(field.name for field in dataclasses.fields(Problem) if field.name not in _LOWERED)
 
 
 def scope(device: int = 0) -> str:
@@ -142,23 +145,26 @@ def problem_key(problem: Problem, options: Options | None = None) -> str:
             f"{lowered.copies[0]}: its layout is copied before the product; the problem with the copy is the one that "
             "is measured"
         )
-    terms: dict[str, Any] = {
-        name: value for name, value in dataclasses.asdict(lowered).items() if name not in {"copies", "swapped"}
-    }
+    terms: dict[str, Any] = {name: getattr(lowered, name) for name in _TERM_NAMES}
+    for name in ("a", "b", "c", "d"):
+        terms[name] = {part: getattr(terms[name], part) for part in _LAYOUT_NAMES}
     terms |= _FIXED
     for name in ("a", "b", "c", "bias", "aux"):
         operand = getattr(problem, name)
         terms[f"{name}_type"] = None if operand is None else operand.dtype
     terms |= {"has_c": problem.c is not None, "swapped": lowered.swapped, "packed": problem.b.packed}
     # Every other fact of a problem: types, epilogue, and what is added to problems in future.
-    for field in dataclasses.fields(problem):
-        value = getattr(problem, field.name)
-        if field.name not in _LOWERED and value not in (None, False, "", ()):
-            terms[field.name] = value
+    for name in _FACT_NAMES:
+        value = getattr(problem, name)
+        if value not in (None, False, "", ()):
+            terms[name] = value
     terms["max_workspace_bytes"] = (options or Options()).max_workspace_bytes
     return canonical(terms)
 
 
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
+
+
 def canonical(value: Any) -> str:
     """Return one JSON text for equal values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return _encoder.encode(value)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.tuning._keys import problem_key, scope
@@ -17,7 +19,15 @@ class DatabaseChoices:
     def lookup(self, problem: Problem, options: Options, device: int) -> Record | None:
         """Return the record of a problem on a device, ``None`` where there is none."""
         database = current()
-        return None if database.is_empty() else database.find(scope(device), problem_key(problem, options))
+        if database.is_empty():
+            return None
+        return database.find(scope(device), _key_of(problem, repr(problem.clamp), options))
+
+
+# A plan looks its problem up several times, and the strategies for a custom epilogue have problems in common.
+@functools.lru_cache(maxsize=256)
+def _key_of(problem: Problem, clamp: str, options: Options) -> str:  # noqa: ARG001 (bounds of 0.0 and -0.0 are equal)
+    return problem_key(problem, options)
 
 
 def read_choices() -> DatabaseChoices:

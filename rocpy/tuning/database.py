@@ -51,7 +51,7 @@ class Database:
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None) -> None:
         self.files = _files(_default_paths() if paths is None else _checked(paths))
         self._known: dict[tuple[str, str], Record] | None = None
-        self._sources: dict[tuple[str, str], Path | None] = {}  # the file of what is known, None for memory alone
+        self._sources: dict[tuple[str, str], RecordFile | None] = {}  # of what is known, None for memory alone
         self._warned = False
         self._wait_s: float | None = None  # 0 while the file cannot be written: others are waited for once
         self._make_locks()
@@ -79,7 +79,8 @@ class Database:
     def file_of(self, scope: str, key: str) -> Path | None:
         """Return the file that stores a record; ``None`` if it is in memory only, or there is none."""
         self._load()
-        return self._sources.get((scope, key))
+        file = self._sources.get((scope, key))
+        return None if file is None else file.path
 
     def is_empty(self) -> bool:
         """Whether there is no record at all."""
@@ -109,10 +110,7 @@ class Database:
             with self._lock:
                 known = self._read_all()
                 for record in records:
-                    old = known.get((record.scope, record.key))
-                    if old is None or record.date >= old.date:
-                        known[record.scope, record.key] = record
-                        self._sources[record.scope, record.key] = written
+                    self._take(known, record, written)
 
     def merge(self, other: Database) -> int:
         """Add another database's records and return how many were new or newer."""
@@ -130,7 +128,7 @@ class Database:
         Returns
         -------
         int
-            How many are gone: of a file that cannot be written, only those that are in memory alone.
+            How many are gone. Those of files that are only read, or that cannot be written, stay.
         """
         self._load()  # what is in the file alone is counted too
         wanted = "*" if scope is None else scope
@@ -139,11 +137,14 @@ class Database:
             written = not exists or self._write((), clear=wanted) is not None
             with self._lock:
                 known = self._read_all()
-                gone = [key for key in known if scope is None or key[0] == scope]
-                for key in gone:
-                    del known[key]
-                sources = [self._sources.pop(key) for key in gone]
-        return len(gone) if written else sources.count(None)
+                memory = {key: record for key, record in known.items() if self._sources[key] is None}
+                erased = {key for key, file in self._sources.items() if written and file is not None and file.writable}
+                gone = {key for key in memory.keys() | erased if scope is None or key[0] == scope}
+                self._known = None  # a record of a file that is only read may have been outranked
+                known = self._read_all()
+                for key in memory.keys() - gone:
+                    self._take(known, memory[key], None)
+        return len(gone)
 
     def refresh(self) -> None:
         """Read the files again, since other processes may have written to them."""
@@ -161,12 +162,25 @@ class Database:
             self._sources.clear()
             for file in reversed(self.files):  # what is written outranks what is only read
                 for record in self._read(file):
-                    old = known.get((record.scope, record.key))
-                    if old is None or not file.shared or record.date >= old.date:
-                        known[record.scope, record.key] = record
-                        self._sources[record.scope, record.key] = file.path
+                    self._take(known, record, file)
             self._known = known
         return self._known
+
+    def _take(self, known: dict[tuple[str, str], Record], record: Record, file: RecordFile | None) -> None:
+        """Take a record of a file, or of memory alone, unless one that is known outranks it.
+
+        Within a file, and on a network file system, the newer one counts; else what is taken later does, as
+        :meth:`_read_all` orders the files and what is written outranks what is only read.
+        """
+        where = record.scope, record.key
+        old, source = known.get(where), self._sources.get(where)
+        if file is None:
+            by_date = source is None or source.writable
+        else:
+            by_date = file is source or file.shared
+        if old is None or not by_date or record.date >= old.date:
+            known[where] = record
+            self._sources[where] = file
 
     def _read(self, file: RecordFile) -> Sequence[Record]:
         records, error = try_read(file)
@@ -174,7 +188,7 @@ class Database:
             warnings.warn(f"tuning database {file.path} is ignored: {error}", RocpyWarning, stacklevel=4)
         return records
 
-    def _write(self, records: Sequence[Record], clear: str | None = None) -> Path | None:
+    def _write(self, records: Sequence[Record], clear: str | None = None) -> RecordFile | None:
         """Write to the file that is written, and return it; ``None`` where there is none or it cannot be written."""
         file = next((file for file in self.files if file.writable), None)
         if file is None:
@@ -182,7 +196,7 @@ class Database:
         error = try_write(file, records, clear, self._wait_s)
         self._wait_s = None if error is None else 0.0
         if error is None:
-            return file.path
+            return file
         if not self._warned:
             self._warned = True
             warnings.warn(

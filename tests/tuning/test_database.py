@@ -91,6 +91,33 @@ def test_clear_one_environment_or_all(tmp_path):
     assert base.clear() == 0
 
 
+def test_clear_counts_and_removes_what_it_deletes_and_no_record_of_files_that_are_only_read(tmp_path):
+    a, b = tmp_path / "a.sqlite3", tmp_path / "b.sqlite3"
+    Database([b]).store(record(1), record(2))
+    base = Database([a, b])
+    assert base.clear() == 0
+    assert len(base.records()) == 2
+    base.store(record(1, solution=99), record(3))
+    assert base.clear() == 2
+    assert sorted(row.solution for row in base.records()) == [1, 2], "what was outranked is known again"
+    assert Database([a]).is_empty()
+
+
+@pytest.mark.parametrize("date", [1.0, 2000.0])
+@pytest.mark.parametrize("network", [False, True])
+def test_what_is_stored_counts_as_it_does_when_the_files_are_read_again(tmp_path, monkeypatch, date, network):
+    monkeypatch.setattr(database, "is_network", lambda path: network)
+    a, b = tmp_path / "a.sqlite3", tmp_path / "b.sqlite3"
+    Database([b]).store(record(1))
+    base = Database([a, b])
+    assert base.find(SCOPE, record(1).key) == record(1)
+    base.store(record(1, solution=99, date=date))
+    counted = base.find(SCOPE, record(1).key)
+    base.refresh()
+    assert base.find(SCOPE, record(1).key) == counted
+    assert (counted.solution == 99) == (date > 1000 or not network)
+
+
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[3])

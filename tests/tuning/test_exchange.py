@@ -123,6 +123,15 @@ def test_the_offline_tuning_file():
     ]
 
 
+@pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
+def test_of_records_with_one_key_the_fastest_is_written_once(export):
+    with_c = problem(8, 16, 32, c=OperandInfo.dense((8, 16), "float16"))
+    records = [record(n, of_problem=with_c if n % 2 else problem(8, 16, 32), measured_us=us) for n, us in
+               ((1, 5.0), (2, 1.0), (3, 3.0))]  # fmt: skip
+    assert export(records) == export([records[1]])
+    assert export(records[::-1]) == export([records[1]])
+
+
 def test_of_two_records_with_one_offline_key_the_faster_is_written():
     wide = Problem.make(OperandInfo((8, 32), (64, 1), "float16"), OperandInfo.dense((32, 16), "float16"))
     records = [record(1, of_problem=problem(8, 16, 32), measured_us=9.0), record(2, of_problem=wide, measured_us=5.0)]
@@ -131,6 +140,13 @@ def test_of_two_records_with_one_offline_key_the_faster_is_written():
     assert text.splitlines()[-1].endswith(",2")
     assert text.count("Git Version") == 1
     assert len(text.splitlines()) == 3
+
+
+@pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
+@pytest.mark.parametrize("custom", [{"expression": "{}"}, {"inputs": (("r", OperandInfo.dense((8, 16), "float16")),)}])
+def test_choices_for_an_epilogue_of_the_users_are_left_out_and_counted(export, custom):
+    of_custom = dataclasses.replace(problem(8, 16, 32), **custom)
+    assert export([record(1, of_problem=of_custom)]) == ("", 1)
 
 
 @pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])

@@ -16,6 +16,8 @@ from rocpy.blaslt.engine.launch cimport (
 from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, scale_c, scale_d
 from rocpy.blaslt.engine.program cimport TileProgram, has_programs, operand_type, stand_in
 
+from dataclasses import replace
+
 from rocpy import platform as _platform
 from rocpy.blaslt.model import lowering as _lowering
 from rocpy.blaslt.model import refusals as _refusals
@@ -127,13 +129,14 @@ cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple auxiliaries, 
         bits = array_type_of_hip(operand.type).bits
         for stride in lies[3]:
             spec.program_outer_bytes.push_back(<int64_t>stride * bits // 8)
-    if program.pairs:
-        # Dense and in rows, as the caller made sure.
-        for layout in (lowered.c, lowered.d):
-            layout.rows, layout.ld, layout.batch_stride = layout.rows // 2, layout.ld // 2, layout.batch_stride // 2
-        for name in ("c", "d"):
-            lowered.outer_strides[name] = tuple([stride // 2 for stride in lowered.outer_strides[name]])
     return 0
+
+
+cdef object of_pairs(object lowered):
+    """Return the terms of a result half as wide, one of each pair of columns; it is dense and in rows, as the caller made sure."""
+    c, d = [replace(each, rows=each.rows // 2, ld=each.ld // 2, batch_stride=each.batch_stride // 2) for each in (lowered.c, lowered.d)]
+    steps = {name: tuple([stride // 2 for stride in lowered.outer_strides[name]]) for name in ("c", "d")}
+    return replace(lowered, c=c, d=d, outer_strides={**lowered.outer_strides, **steps})
 
 
 cdef int state_results(CachedCall *call, object problem, TileProgram program) except -1:
@@ -320,7 +323,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             program = stand_in(problem.row)
         if program is None and (problem.out is None or problem.out.dtype == problem.dtype):
             return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
-    lowered = _lowering.lower(problem, auxiliaries)
+    lowered = _lowering.lower(problem, auxiliaries) if auxiliaries else _lowering.lower(problem)
     if lowered.copies:
         state_copies(call, lowered.copies, lowered.columns)
         return result
@@ -339,6 +342,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 
     if program is not None:
         fill_program(&spec, program, auxiliaries, lowered)
+        if program.pairs:
+            lowered = of_pairs(lowered)
     fill_matrices(&spec, problem, lowered, packed)
     call.integer_factors = spec.scale_type == _INT32
     fill_epilogue(&spec, problem, lowered, enumerator if program is None else None)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,7 @@ class Layout:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Lowered:
-    """A problem in the library's terms, or the operands that must be copied before it can be.
+    """A problem in the library's terms, or the operands that must be copied before it can be; never changed.
 
     Parameters
     ----------
@@ -122,11 +123,13 @@ def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
 
 
-def lower(problem: Problem, auxiliaries: Sequence[OperandInfo] = ()) -> Lowered:
+# One for a plan and the look-up of its stored choice, and for all strategies of a custom epilogue.
+@functools.lru_cache(maxsize=64)
+def lower(problem: Problem, auxiliaries: tuple[OperandInfo, ...] = ()) -> Lowered:
     """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first.
 
-    ``beside`` are arrays with an element for each of the result's, of shape (batch ..., M, N), that an epilogue reads
-    or writes; they may repeat elements.
+    ``auxiliaries`` are arrays with an element for each of the result's, of shape (batch ..., M, N), that an epilogue
+    reads or writes; they may repeat elements.
     """
     lowering = _Lowering(problem)
     lowering.lay_out_inputs()
@@ -306,9 +309,8 @@ class _Lowering:
         strides["scale_b"] = _scale_steps(problem, "scale_b", problem.scale_b_batch)
         for i, operand in enumerate(auxiliaries):
             self.paces[f"beside{i}"] = list(operand.strides[-2:])
-            strides[f"beside{i}"] = [
-                s if e != 1 else 0 for e, s in zip(problem.batch_shape, operand.strides[:-2], strict=True)
-            ]
+            steps = zip(problem.batch_shape, operand.strides[:-2], strict=True)
+            strides[f"beside{i}"] = [s if e != 1 else 0 for e, s in steps]
         self.extents, self.strides = _collapse(list(problem.batch_shape), strides)
 
     def join_rows(self) -> None:
@@ -388,10 +390,8 @@ class _Lowering:
         problem, m, swapped = self.problem, self.m, self.swapped
         in_columns = "row" if swapped else "column"  # how what is column-major to the library lies
         layouts, operations = [], []
-        for name, size, conjugated in (
-            ("a", (m, problem.k), problem.conj_a),
-            ("b", (problem.k, problem.n), problem.conj_b),
-        ):
+        sides = ("a", (m, problem.k), problem.conj_a), ("b", (problem.k, problem.n), problem.conj_b)
+        for name, size, conjugated in sides:
             orientation, ld = self.lie_of(name)
             rows, columns = reversed(size) if orientation == "row" else size
             layouts.append(Layout(rows, columns, ld, step[name]))

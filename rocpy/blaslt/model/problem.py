@@ -48,6 +48,11 @@ class OperandInfo:
     dtype: str
     packed: bool = False
 
+    def __post_init__(self) -> None:
+        if type(self.shape) is not tuple or type(self.strides) is not tuple:  # lists, which no dictionary takes
+            object.__setattr__(self, "shape", tuple(self.shape))
+            object.__setattr__(self, "strides", tuple(self.strides))
+
     @property
     def text(self) -> str:
         """Shape, strides and dtype, as error messages show them."""
@@ -183,8 +188,9 @@ class Problem:
         scaled = bool(scale_a or scale_b)
         result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute, beside, scaled)
         problem = cls(
-            a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape,
-            scale_a, scale_b, tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
+            a, b, c, bias, aux, out, epilogue, result_type, compute_type,
+            None if clamp is None else (clamp[0], clamp[1]), m, n, k, batch_shape, result_shape, scale_a, scale_b,
+            tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
         )  # fmt: skip
         types.check_scales(problem, family)
         _check_epilogue(problem, row)
@@ -221,10 +227,7 @@ class Problem:
         """Bytes of the operands and the result, each counted once."""
         operands = [x for x in (self.a, self.b, self.c, self.bias, self.aux) if x is not None]
         total = sum(types.operand_bytes(_distinct(x), x.dtype) for x in operands) + types.scale_bytes(self)
-        size = dtypes.lookup(self.dtype).bits // 8
-        total += math.prod(self.result_shape) * size
-        if self.row.aux == "store":
-            total += math.prod(self.result_shape) * size
+        total += (1 + (self.row.aux == "store")) * math.prod(self.result_shape) * dtypes.lookup(self.dtype).bits // 8
         if self.row.gradient:
             total += types.operand_bytes(math.prod(self.gradient_shape), self.gradient_dtype)
         return total
@@ -277,7 +280,8 @@ class Problem:
 
     @classmethod
     def _from_record(cls, data: dict[str, Any]) -> Problem:
-        operands = {name: _operand_from(data[name], name) for name in ("a", "b", "c", "bias", "aux", "out")}
+        infos = {name: data[name] for name in ("a", "b", "c", "bias", "aux", "out")}
+        operands = {name: None if info is None else _read_operand(info, name) for name, info in infos.items()}
         clamp = data["clamp"]
         a, b = operands.pop("a"), operands.pop("b")
         if a is None or b is None:
@@ -329,10 +333,6 @@ def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...]
     """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
     # With N = 1 such a shape may be that of one bias for each batch entry, and then stands for that.
     return matrices and bias[-2:] == (m, 1) and bias != (*batch, n) and broadcast(bias[:-2], batch) == batch
-
-
-def _operand_from(data: Mapping[str, Any] | None, name: str) -> OperandInfo | None:
-    return None if data is None else _read_operand(data, name)
 
 
 def _read_operand(data: Mapping[str, Any], name: str) -> OperandInfo:
