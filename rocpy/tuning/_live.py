@@ -41,7 +41,14 @@ from rocpy.tuning._files import LAST_DATE, SHORTEST_US, Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
 from rocpy.tuning._retrial import Retrial
 from rocpy.tuning._timing import is_capturing
-from rocpy.tuning._trials import device_and_stream_of, progress_bar, trials, verified, without_wrong_first
+from rocpy.tuning._trials import (
+    device_and_stream_of,
+    progress_bar,
+    takes_longer,
+    trials,
+    verified,
+    without_wrong_first,
+)
 from rocpy.tuning._verification import sample_of
 from rocpy.tuning.database import current
 
@@ -123,6 +130,10 @@ def tune(
             if record is not None:  # another thread may have cleared the database, or switched tuning off, meanwhile
                 return _remembered(problem, algorithms[0], record, _file_of(problem, options, device))
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
+        if measure is None and takes_longer(product, by_rank[0], device, stream, budget_ms):
+            # What comes before the trials, the check of the results above all, takes as long as several products.
+            verdict = _race.undecided(len(by_rank), (clock() - started) * 1e3)
+            return _conclude(product, problem, options, device, by_rank, verdict)
         sample = sample_of(product)
         with contextlib.ExitStack() as scratch:
             retrial = scratch.enter_context(Retrial(problem, options.max_workspace_bytes, **product.scalars()))

@@ -69,6 +69,14 @@ def relative_spread(values: Sequence[float]) -> float:
     return (high - low) / 2 / statistics.median(values)
 
 
+_TOO_FEW = "too few trials within the budget: the heuristic's first choice is kept"
+
+
+def undecided(count: int, elapsed_ms: float) -> Verdict:
+    """Return how a race ends for which the budget has no time."""
+    return Verdict(0, False, _TOO_FEW, [Runner() for _ in range(count)], elapsed_ms)
+
+
 def race(
     count: int,
     measure: Measure,
@@ -108,7 +116,7 @@ def race(
     challenger = _leader(runners)
     runners[0].dropped = ""
     if len(runners[0].cold) < LEAST_ROUNDS:
-        reason, winner, decided = "too few trials within the budget: the heuristic's first choice is kept", 0, False
+        reason, winner, decided = _TOO_FEW, 0, False
     elif challenger == 0:
         reason, winner, decided = "the heuristic's first choice is the fastest", 0, True
     else:

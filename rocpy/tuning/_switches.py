@@ -92,7 +92,7 @@ class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable
     Parameters
     ----------
     budget_ms
-        Time limit for one problem, in milliseconds.
+        Time limit of the trials of one problem, in milliseconds; see :meth:`rocpy.Matmul.autotune`.
 
     Notes
     -----

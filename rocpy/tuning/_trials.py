@@ -27,7 +27,10 @@ from rocpy.tuning._retrial import Retrial
 from rocpy.tuning._timing import Stopwatch
 from rocpy.tuning._verification import Sample
 
-__all__ = ["WrongResultError", "device_and_stream_of", "progress_bar", "trials", "verified", "without_wrong_first"]
+__all__ = [
+    "WrongResultError", "device_and_stream_of", "progress_bar", "takes_longer", "trials", "verified",
+    "without_wrong_first",
+]  # fmt: skip
 
 # The bar is shown once a tuning took this long.
 PATIENCE_S = 1.0
@@ -118,6 +121,17 @@ class WrongResultError(RocpyError):
 
 def device_and_stream_of(product: PlannedProduct) -> tuple[int, int]:
     return device_and_stream(product.operand_arrays["a"], product.stream)
+
+
+def takes_longer(product: PlannedProduct, algorithm: Any, device: int, stream: int, limit_ms: float) -> bool:
+    """Whether one product takes longer than a limit: twice, since the first launch of a kernel may load its code."""
+    watch = Stopwatch(device, stream)
+    try:
+        return all(watch.time_ms(lambda: product.execute(algorithm=algorithm)) > limit_ms for _ in range(2))
+    except (LibraryError, UnsupportedError):  # an algorithm that fails is left out later, with a warning
+        return False
+    finally:
+        watch.close()
 
 
 @contextlib.contextmanager

@@ -257,7 +257,8 @@ cdef class Matmul:
         Parameters
         ----------
         budget_ms
-            Time limit, in milliseconds.
+            Time limit of the trials, in milliseconds. The check of the results before them is not counted; if one
+            product takes longer, nothing is measured, and the heuristic's choice stays.
         max_algorithms
             How many algorithms to ask for, 1 or more.
 
