@@ -34,7 +34,10 @@ def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[An
 
     Operands that are replicated in ``jax.shard_map`` vary with the others first: their gradients are sums then.
     """
-    results: tuple[Any, ...] = _compiled(spec, *vary_together((a, b, c, bias, aux)))
+    operands = vary_together((a, b, c, bias, aux))
+    if not any(isinstance(x, jax.core.Tracer) for x in operands):
+        _limit_programs(spec)
+    results: tuple[Any, ...] = _compiled(spec, *operands)
     return results
 
 
@@ -42,6 +45,21 @@ def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[An
 @functools.partial(jax.jit, static_argnums=0, inline=True)
 def _compiled(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     return _recorded(spec, a, b, c, bias, aux)
+
+
+# A call outside ``jax.jit`` compiles a program for each value of alpha, beta, a scale or a bound, of 1 to 2 MB, which
+# jax would hold for as long as the process lives.
+_MOST_SPECS = 128
+_seen: set[Spec] = set()
+
+
+def _limit_programs(spec: Spec) -> None:
+    """Give back the programs of calls outside ``jax.jit`` before there are those of too many specs."""
+    if spec not in _seen:
+        if len(_seen) >= _MOST_SPECS:
+            _compiled.clear_cache()
+            _seen.clear()
+        _seen.add(spec)
 
 
 # ---- activations: the derivative reads the pre-activation or the result ----

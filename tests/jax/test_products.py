@@ -195,6 +195,31 @@ def test_loops_and_branches(jax, matmul):
     np.testing.assert_array_equal(jax.jit(lambda x: jax.lax.fori_loop(0, 6, body, x))(8 * np.eye(4)), np.eye(4) / 8)
 
 
+def test_calls_with_ever_new_numbers_do_not_collect_programs(jax, matmul, monkeypatch):
+    from rocpy.jax import _gradients
+
+    monkeypatch.setattr(_gradients, "_MOST_SPECS", 2)
+    monkeypatch.setattr(_gradients, "_seen", set())
+    cleared = []
+    compiled = _gradients._compiled
+
+    class Counted:
+        def __call__(self, *given):
+            return compiled(*given)
+
+        def clear_cache(self):
+            cleared.append(True)
+            compiled.clear_cache()
+
+    monkeypatch.setattr(_gradients, "_compiled", Counted())
+    x, w = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    for alpha in (1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0):
+        assert float(matmul(x, w, alpha=alpha)[0, 0]) == 3 * alpha
+    assert len(cleared) == 1
+    gradient = jax.grad(lambda x: matmul(x, w, alpha=5.0).sum())(x)
+    np.testing.assert_allclose(gradient, np.full((2, 3), 20.0))
+
+
 def test_it_is_one_call_in_the_compiled_program(jax, matmul):
     shape = jax.ShapeDtypeStruct((4, 4), np.float32)
     text = jax.jit(lambda a, b, bias: matmul(a, b, epilogue="gelu_bias", bias=bias)).lower(
