@@ -328,20 +328,6 @@ def test_too_small_a_budget_decides_and_stores_nothing(own_database):
     assert own_database.is_empty()
 
 
-def test_a_product_that_takes_longer_than_the_budget_is_neither_checked_nor_tried(own_database, monkeypatch):
-    def reached(*_, **__):
-        raise AssertionError("it takes several products")
-
-    for name in ("sample_of", "Retrial", "trials"):
-        monkeypatch.setattr(_live, name, reached)
-    with rocpy.Matmul(*operands(64, 64, 64)) as product:
-        report = product.autotune(budget_ms=1e-6)
-        assert (report.decided, report.best.rank, report.gain) == (False, 0, 1.0)
-        assert "too few trials within the budget" in str(report)
-        assert product.choice[1] == "heuristic"
-    assert own_database.is_empty()
-
-
 def test_tuning_that_fails_leaves_the_product_to_the_heuristic(own_database, monkeypatch):
     def broken(*_, **__):
         raise UnsupportedError("no events here")
