@@ -50,9 +50,8 @@ bool multiplies_few_pairs(const Problem &p) {
   if (p.compute != Type::f32 || p.b.packed || staged(p.a) || staged(p.b) || !kernel_set().pairs) return false;
   const int halves = element_index(Type::bf16), a = element_index(p.a.type), b = element_index(p.b.type);
   if (a != halves || b != halves) return a > halves && b > halves;
-  // Fewer rows of halves wait for memory, or for the sums that come and go for every few lines.
-  const bool rows = p.m <= p.n, dots = rows ? p.b.column_stride != 1 : p.a.column_stride == 1;
-  return smaller(p.m, p.n) > (dots ? 3 : 4);
+  // Fewer rows of halves wait for memory.
+  return smaller(p.m, p.n) > 3;
 }
 
 int64_t panels_bytes(Type type, int64_t k, int64_t n) {
