@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rounding of numpy's arrays to narrow types, piece by piece so that the intermediate arrays stay in the cache.
+"""Rounding of numpy's arrays to narrow types, chunk by chunk so that the intermediate arrays stay in the cache.
 
 The codes are those of the arithmetic in float64 that :mod:`rocpy.blaslt.arrays.quantization` describes. What float32
 represents exactly is computed in float32, and a quotient that float32 rounds to a tie is decided by that of float64.
@@ -15,7 +15,7 @@ import numpy as np
 
 __all__ = ["block_codes", "magnitudes", "quotient_codes", "quotient_integers"]
 
-_PIECE = 1 << 16  # elements
+_CHUNK = 1 << 16  # elements
 _Array = Any
 _Slices = tuple[slice, ...]
 
@@ -78,14 +78,14 @@ def block_codes(
 
 def _round_blocks(x: _Array, exponents: Any, table: _Array, to: _Array, scale_to: _Array) -> None:
     """Round blocks of shape (outer, count, length, inner) into views of the codes and of the scales."""
-    for at in _pieces((*x.shape[:2], x.shape[2] * x.shape[3])):
-        piece = _wide(x[at[:2]])
-        largest = np.maximum(np.max(piece, axis=2), -np.min(piece, axis=2))
+    for at in _chunks((*x.shape[:2], x.shape[2] * x.shape[3])):
+        chunk = _wide(x[at[:2]])
+        largest = np.maximum(np.max(chunk, axis=2), -np.min(chunk, axis=2))
         shared, finite = exponents(largest)
         if not finite.all():
-            piece = np.where(finite[:, :, None], piece, piece.dtype.type(0))
-        factors = np.ldexp(piece.dtype.type(1), -shared)
-        to[at[:2]] = _codes(piece * factors[:, :, None], table)
+            chunk = np.where(finite[:, :, None], chunk, chunk.dtype.type(0))
+        factors = np.ldexp(chunk.dtype.type(1), -shared)
+        to[at[:2]] = _codes(chunk * factors[:, :, None], table)
         scale_to[at[:2]] = np.where(finite, shared + 127, 255)
 
 
@@ -94,17 +94,17 @@ def _wide(x: _Array) -> _Array:
     return np.asarray(x, np.float64 if x.dtype.kind == "f" and x.dtype.itemsize == 8 else np.float32)
 
 
-def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
+def _chunks(shape: tuple[int, ...]) -> Iterator[_Slices]:
     """Yield slices that cut an array into pieces of neighbours."""
     if not shape:
         yield ()
         return
     row = math.prod(shape[1:])
-    if row > _PIECE:
+    if row > _CHUNK:
         for i in range(shape[0]):
-            yield from ((slice(i, i + 1), *rest) for rest in _pieces(shape[1:]))
+            yield from ((slice(i, i + 1), *rest) for rest in _chunks(shape[1:]))
         return
-    step = max(1, _PIECE // max(1, row))
+    step = max(1, _CHUNK // max(1, row))
     for i in range(0, shape[0], step):
         yield (slice(i, i + step), *(slice(None) for _ in shape[1:]))
 
@@ -116,10 +116,10 @@ def _converted(
     x, scales, finite = (np.atleast_1d(one) for one in (x, scales, finite))
     result = np.empty(x.shape, dtype)
     whole = bool(np.all(finite))
-    for at in _pieces(x.shape):
+    for at in _chunks(x.shape):
         here = tuple(one if extent > 1 else slice(None) for one, extent in zip(at, scales.shape, strict=True))
-        piece, scale = _wide(x[at]), scales[here]
-        result[at] = convert(piece if whole else np.where(finite[here], piece, piece.dtype.type(0)), scale)
+        chunk, scale = _wide(x[at]), scales[here]
+        result[at] = convert(chunk if whole else np.where(finite[here], chunk, chunk.dtype.type(0)), scale)
     return result.reshape(shape)
 
 

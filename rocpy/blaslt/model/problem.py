@@ -184,9 +184,9 @@ class Problem:
         row = EPILOGUES[epilogue]
         m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
         family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
-        beside = [None if x is None else x.dtype for x in (c, bias, aux)]
+        others = [None if x is None else x.dtype for x in (c, bias, aux)]
         scaled = bool(scale_a or scale_b)
-        result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute, beside, scaled)
+        result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute, others, scaled)
         problem = cls(
             a, b, c, bias, aux, out, epilogue, result_type, compute_type,
             None if clamp is None else (clamp[0], clamp[1]), m, n, k, batch_shape, result_shape, scale_a, scale_b,

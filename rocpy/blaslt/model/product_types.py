@@ -187,12 +187,12 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
     raise InvalidProblemError(f"a is {a} and b is {b}; cast one, so that both have one dtype")
 
 
-def type_for_out(family: Family, out: str, beside: Sequence[str | None], scaled: bool) -> str:
+def type_for_out(family: Family, out: str, others: Sequence[str | None], scaled: bool) -> str:
     """Return the type of the result of a product into an out of a type, where none was asked for.
 
     It is the out's own if there is such a product. Otherwise the result is cast, and is float32 if it can be, so that
     it is not rounded to 16 bits, or scaled integers to whole numbers, before it is rounded to the out's type. Those of
-    c, the bias and aux, ``beside`` it, may allow no other than the default.
+    c, the bias and aux, ``others``, may allow no other than the default.
     """
     first = family.results[0]
     if out in family.results:
@@ -200,7 +200,7 @@ def type_for_out(family: Family, out: str, beside: Sequence[str | None], scaled:
     whole = dtypes.lookup(first).kind == "int"
     if "float32" not in family.results or (whole and not scaled) or _kind_rank(out) < _kind_rank("float"):
         return first
-    c, bias, aux = beside
+    c, bias, aux = others
     fits = all(x in (None, "float32") for x in (c, aux))
     return "float32" if fits and (bias is None or bias in bias_types(family, "float32")) else first
 
@@ -211,11 +211,11 @@ def result_and_compute(
     out: Typed | None,
     dtype: str | None,
     compute: str | None,
-    beside: Sequence[str | None] = (None, None, None),
+    others: Sequence[str | None] = (None, None, None),
     scaled: bool = False,
 ) -> tuple[str, str]:
-    """Return the types of the result and of the accumulation; ``beside`` are those of c, the bias and aux."""
-    result = dtype or (family.results[0] if out is None else type_for_out(family, out.dtype, beside, scaled))
+    """Return the types of the result and of the accumulation; ``others`` are those of c, the bias and aux."""
+    result = dtype or (family.results[0] if out is None else type_for_out(family, out.dtype, others, scaled))
     if result not in family.results:
         raise UnsupportedError(
             f"dtype: a {operand} product cannot return {result}; expected {' or '.join(family.results)}"

@@ -230,8 +230,8 @@ def result_dtype(a: Tensor, b: Tensor, dtype: torch.dtype | None) -> torch.dtype
 def dtype_for_out(a: Tensor, b: Tensor, out: Tensor, c: Any, bias: Any, aux: Any) -> torch.dtype:
     """Return the type of a product's result that is written into ``out``, where none was asked for."""
     family = find_family(_name(a.dtype), _name(b.dtype))
-    beside = [None if x is None else _name(x.dtype) for x in (c, bias, aux)]
-    return _dtype(type_for_out(family, _name(out.dtype), beside, scaled=False))
+    others = [None if x is None else _name(x.dtype) for x in (c, bias, aux)]
+    return _dtype(type_for_out(family, _name(out.dtype), others, scaled=False))
 
 
 def gradient_dtype(result: torch.dtype) -> torch.dtype:
