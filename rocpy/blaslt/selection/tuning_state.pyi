@@ -2,10 +2,13 @@
 # Types of what products do about tuning; tuning_state.pyx has the documentation.
 from contextlib import AbstractContextManager
 
+from typing_extensions import disjoint_base
+
 OFF: int
 USE: int
 MEASURE: int
 
+@disjoint_base
 class override:  # noqa: N801 (used like a function)
     def __init__(self, autotune: object) -> None: ...
     def __enter__(self) -> None: ...
