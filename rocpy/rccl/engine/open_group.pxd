@@ -5,8 +5,7 @@
 # A group from when its first block was entered until its last one was left. One belongs to the thread, the task and the process that
 # entered it: calls of others go on without it.
 cdef class OpenGroup:
-    cdef readonly object pending
-    # The blocks, those of inner groups too, in the order in which they were entered.
+    # The blocks that have not been left, those of inner groups too.
     cdef list blocks
     # Why nothing is launched, although no block has raised; None: nothing has happened.
     cdef str obstacle
@@ -14,12 +13,22 @@ cdef class OpenGroup:
     cdef int forks
 
 
-# The group in which a call is, or None.
-cdef OpenGroup open_here()
+# One block of a group, from when it was entered. Tasks that were started in a block may have blocks in it at the same time.
+cdef class Block:
+    cdef readonly OpenGroup group
+    # That in which it was entered; None: it is the group's first.
+    cdef readonly Block outer
+    # What was noted in it, and in the blocks in it that have been left.
+    cdef readonly object pending
+    cdef bint is_open
+
+
+# The innermost block in which a call is, or None.
+cdef Block open_here()
 # From here on it is the one, and no longer.
-cdef int begin_group(OpenGroup group) except -1
-cdef int end_group(OpenGroup group) except -1
-# What is pending in the group in which a call is, or None.
+cdef int begin_block(Block block) except -1
+cdef int end_block(Block block) except -1
+# What is pending in the block in which a call is, or None.
 cpdef object current_group()
 # Of all threads, groups that are open: without any, nobody need ask which.
 cdef int group_count() noexcept nogil

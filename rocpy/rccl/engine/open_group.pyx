@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # cython: auto_pickle=False
-"""Which group is open where a call is made.
+"""Which block of a group is open where a call is made.
 
 A task of asyncio that waits in a block lets others of its thread run, whose calls are none of the group: a context variable tells them
 apart. A task that is started in a block has the block's group, since it has a copy of the context.
@@ -18,38 +18,51 @@ cdef int count = 0
 
 
 cdef class OpenGroup:
-    def __init__(self, pending):
-        self.pending, self.blocks = pending, []
+    def __init__(self):
+        self.blocks = []
         self.thread, self.forks = PyThread_get_thread_ident(), _device.forks
 
 
-cdef OpenGroup open_here():
-    cdef OpenGroup group = get_value(here)
-    if group is None or not group.blocks:
+cdef class Block:
+    def __init__(self, OpenGroup group, Block outer, pending):
+        self.group, self.outer, self.pending = group, outer, pending
+
+
+cdef Block open_here():
+    cdef Block block = get_value(here)
+    # A task may outlive the block that it was started in.
+    while block is not None and not block.is_open:
+        block = block.outer
+    if block is None:
         return None
     # A context may be copied to another thread, and to a child process.
-    return group if group.thread == PyThread_get_thread_ident() and group.forks == _device.forks else None
+    return block if block.group.thread == PyThread_get_thread_ident() and block.group.forks == _device.forks else None
 
 
-cdef int begin_group(OpenGroup group) except -1:
+cdef int begin_block(Block block) except -1:
     global count
-    PyContextVar_Set(here, group)
-    count += 1
+    PyContextVar_Set(here, block)
+    block.is_open = True
+    if not block.group.blocks:
+        count += 1
+    block.group.blocks.append(block)
     return 0
 
 
-cdef int end_group(OpenGroup group) except -1:
+cdef int end_block(Block block) except -1:
     global count
-    if group.forks == _device.forks:
+    block.is_open = False
+    block.group.blocks.remove(block)
+    if not block.group.blocks and block.group.forks == _device.forks:
         count -= 1
-    if get_value(here) is group:
-        PyContextVar_Set(here, None)
+    if get_value(here) is block:
+        PyContextVar_Set(here, block.outer)
     return 0
 
 
 cpdef object current_group():
-    cdef OpenGroup group = open_here() if count else None
-    return None if group is None else group.pending
+    cdef Block block = open_here() if count else None
+    return None if block is None else block.pending
 
 
 cdef int group_count() noexcept nogil:

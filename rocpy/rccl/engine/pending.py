@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocpy.errors import RocpyError
@@ -27,6 +28,10 @@ __all__ = [
     "run_ends",
     "run_step",
 ]
+
+
+# The order of notes: tasks in one group may have blocks in it at the same time.
+_numbers = count()
 
 
 class Caller(Protocol):
@@ -69,12 +74,15 @@ class Step:
         Waits for it.
     cancel
         Gives back what came of it, where another one fails.
+    order
+        Later steps and calls have larger numbers.
     """
 
     owner: Any
     start: Callable[[], object]
     finish: Callable[[], object]
     cancel: Callable[[], object]
+    order: int = field(default_factory=lambda: next(_numbers), init=False)
 
 
 @dataclass
@@ -104,36 +112,27 @@ class PendingCall(NamedTuple):
         How long it may take.
     block
         Whether the group's end waits for it, if its memory is the CPU's.
+    order
+        Later calls and steps have larger numbers.
     """
 
     communicator: Caller
     call: Call
     seconds: float
     block: bool
-
-
-@dataclass(frozen=True)
-class Savepoint:
-    """How much a group held when an inner one began, and the state of the calls before it."""
-
-    steps: int
-    calls: int
-    releases: int
-    ends: int
-    states: int
-    state: GroupState
+    order: int
 
 
 @dataclass
 class PendingGroup:
-    """What an open group holds.
+    """What was noted in a block of an open group, and in those that were entered and left in it.
 
     Communicators and windows to create, calls, what the calls may use and is released, communicators to end: in this
     order.
     """
 
-    # The state of the next call.
-    state: GroupState
+    # Of the calls of its own block.
+    state: GroupState = field(default_factory=GroupState)
     steps: list[Step] = field(default_factory=list)
     calls: list[PendingCall] = field(default_factory=list)
     releases: list[Step] = field(default_factory=list)
@@ -141,20 +140,8 @@ class PendingGroup:
     # Of its own calls and of those of inner groups.
     states: list[GroupState] = field(default_factory=list)
 
-    def savepoint(self) -> Savepoint:
-        """Return how much it holds before an inner group."""
-        return Savepoint(
-            len(self.steps), len(self.calls), len(self.releases), len(self.ends), len(self.states), self.state
-        )
-
-    def roll_back(self, before: Savepoint) -> None:
-        """Give back what was begun since, and forget the rest."""
-        for state in self.states[before.states :]:
-            state.is_open = False
-        steps = self.steps[before.steps :]
-        del self.steps[before.steps :], self.calls[before.calls :], self.states[before.states :]
-        del self.releases[before.releases :], self.ends[before.ends :]
-        cancel_steps(steps)
+    def __post_init__(self) -> None:
+        self.states.append(self.state)
 
     def note_launch(self) -> None:
         """Note that RCCL has its calls."""
@@ -163,12 +150,7 @@ class PendingGroup:
 
     def add(self, communicator: Caller, call: Call, seconds: float, block: bool) -> None:
         """Note a checked call."""
-        self.calls.append(PendingCall(communicator, call, seconds, block))
-
-    def add_end(self, step: Step) -> None:
-        """Note how a communicator, or what belongs to one, comes to its end; once, however often it is said."""
-        if all(other.owner is not step.owner for other in self.ends):
-            self.ends.append(step)
+        self.calls.append(PendingCall(communicator, call, seconds, block, next(_numbers)))
 
     def close(self) -> None:
         """Note that it takes no more calls; those that have not been launched by then never are."""
@@ -215,11 +197,13 @@ def release(owner: Any, action: Callable[[], object]) -> None:
     if group is None:
         action()
     else:
-        group.releases.append(Step(owner, action, nothing, nothing))
+        group.releases.append(Step(owner, action, nothing, action))
 
 
 def run_ends(steps: list[Step]) -> None:
     """End communicators of one thread: each waits for the others, so all begin before any is waited for.
+
+    One that is named several times has its end once.
 
     Raises
     ------
@@ -232,12 +216,15 @@ def run_ends(steps: list[Step]) -> None:
         try:
             action()
         except BaseException as error:  # noqa: BLE001  (kept: the others are ended first)
-            step.cancel()
+            cancel_steps([step])
             failures.append(error)
             return False
         return True
 
-    started = [step for step in steps if attempt(step, step.start)]
+    firsts: dict[int, Step] = {}
+    for step in steps:
+        firsts.setdefault(id(step.owner), step)
+    started = [step for step in firsts.values() if attempt(step, step.start)]
     for step in started:
         attempt(step, step.finish)
     if failures:

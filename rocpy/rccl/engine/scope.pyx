@@ -7,6 +7,7 @@ here without a function in Python in between, so that a thread never has half a 
 """
 
 from functools import partial
+from operator import attrgetter
 
 cimport abi
 
@@ -14,14 +15,15 @@ from rocpy._messages.decorators import in_blocks
 from rocpy.errors import InvalidUsageError
 from rocpy.rccl.engine.call cimport raise_pending
 from rocpy.rccl.engine.library cimport last_text
-from rocpy.rccl.engine.open_group cimport OpenGroup, begin_group, end_group, open_here
-from rocpy.rccl.engine.pending import GroupState, PendingGroup
+from rocpy.rccl.engine.open_group cimport Block, OpenGroup, begin_block, end_block, open_here
+from rocpy.rccl.engine.pending import PendingGroup
 
 ELSEWHERE = "group: its block, or one in it, was entered in another thread, task or process than it was left in; nothing was launched"
 NOT_NESTED = (
     "group: a block was left before one that was entered in it, as tasks do that were started in a block and have groups of their own; "
     "nothing was launched. Leave blocks in the reverse order"
 )
+ORDER = attrgetter("order")
 
 
 def run_grouped(actions):
@@ -50,8 +52,8 @@ cdef class GroupScope:
         Called with what is pending when the outermost block has ended.
     """
 
-    cdef object launch, before, __weakref__
-    cdef OpenGroup group
+    cdef object launch, __weakref__
+    cdef Block block
 
     def __cinit__(self, launch):
         self.launch = launch
@@ -63,37 +65,28 @@ cdef class GroupScope:
         return in_blocks(function, partial(GroupScope, self.launch), usage_error, ("group", "with group()"))
 
     def __enter__(self):
-        cdef OpenGroup group = open_here()
-        state, before = GroupState(), None
-        if group is None:
-            group = OpenGroup(PendingGroup(state))
-        else:
-            before = group.pending.savepoint()
-        pending = group.pending
+        cdef Block outer = open_here()
+        cdef Block block = Block(OpenGroup() if outer is None else outer.group, outer, PendingGroup())
         # From here on nothing is interrupted.
-        if self.group is not None:
+        if self.block is not None:
             raise usage_error("group: its block has not ended; call group() for each block")
-        self.group, self.before = group, before
-        pending.state = state
-        pending.states.append(state)
-        group.blocks.append(self)
-        if before is None:
-            begin_group(group)
+        self.block = block
+        begin_block(block)
 
     def __exit__(self, kind, error, trace):
-        cdef OpenGroup group = self.group
-        before = self.before
-        self.group = self.before = None
-        if group is None:
+        cdef Block block = self.block, current
+        self.block = None
+        if block is None:
             return  # it was not entered
-        if open_here() is not group:
-            group.obstacle = ELSEWHERE
-        elif group.blocks[-1] is not self:
-            group.obstacle = NOT_NESTED
-        group.blocks.remove(self)
-        leave_block(group, before, self.launch, kind is not None)
-        if group.obstacle is not None and kind is None:
-            raise usage_error(group.obstacle)
+        current = open_here()
+        if current is None or current.group is not block.group:
+            block.group.obstacle = ELSEWHERE
+        elif current is not block or has_inner(block):
+            block.group.obstacle = NOT_NESTED
+        end_block(block)
+        leave_block(block, self.launch, kind is not None)
+        if block.group.obstacle is not None and kind is None:
+            raise usage_error(block.group.obstacle)
 
 
 def usage_error(text):
@@ -101,21 +94,34 @@ def usage_error(text):
     return InvalidUsageError(text, op="group")
 
 
-cdef int leave_block(OpenGroup group, object before, object launch, bint is_dropped) except -1:
-    """Go on with the outer block; launch what is pending after the last, unless it is to be dropped."""
-    pending = group.pending
-    if group.obstacle is not None:
+cdef bint has_inner(Block block):
+    cdef Block other
+    for other in block.group.blocks:
+        if other.outer is block:
+            return True
+    return False
+
+
+cdef int leave_block(Block block, object launch, bint is_dropped) except -1:
+    """Leave what is pending to the outer block, or launch it after the first one, unless it is to be dropped."""
+    pending = block.pending
+    if is_dropped or block.group.obstacle is not None:
         pending.close()
-    elif group.blocks:
-        pending.state = before.state  # what comes now is the outer group's
-        if is_dropped:
-            pending.roll_back(before)
-    if group.blocks:
-        return 0
-    end_group(group)
-    pending.close()
-    if is_dropped or group.obstacle is not None:
         pending.drop()
+    elif block.outer is not None:
+        merge(block.outer.pending, pending)
     else:
+        pending.close()
         launch(pending)
+    return 0
+
+
+cdef int merge(object outer, object inner) except -1:
+    """Add what an inner block noted to the outer one, all in the order in which it was noted."""
+    for notes, added in (
+        (outer.steps, inner.steps), (outer.calls, inner.calls), (outer.releases, inner.releases), (outer.ends, inner.ends)
+    ):
+        notes.extend(added)
+        notes.sort(key=ORDER)
+    outer.states.extend(inner.states)
     return 0

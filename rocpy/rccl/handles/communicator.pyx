@@ -28,7 +28,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
 from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
-from rocpy.rccl.engine.open_group cimport OpenGroup, group_count, open_here
+from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
@@ -212,7 +212,7 @@ cdef class Handle:
     cdef object give(self, Call call, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
-        cdef OpenGroup group = open_here() if group_count() != 0 else None
+        cdef Block group = open_here() if group_count() != 0 else None
         if group is not None:
             check_stream(call, self.rank)
         self.seq += call.kind < send or call.kind == all_to_all_v

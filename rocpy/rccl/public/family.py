@@ -255,7 +255,7 @@ class Family(Collectives):
         step = Step(self, start, partial(children.finish_finalize, self), self.abort)
         group = current_group()
         if group is not None:
-            group.add_end(step)
+            group.ends.append(step)
         else:
             run_ends([step])
 

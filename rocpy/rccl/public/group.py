@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rocpy.errors import RocpyError
 from rocpy.rccl.engine.call import hold_calls
-from rocpy.rccl.engine.pending import run_ends
+from rocpy.rccl.engine.pending import cancel_steps, run_ends
 from rocpy.rccl.engine.scope import GroupScope, run_grouped
 from rocpy.rccl.model.failures import error_of
 
@@ -29,11 +30,13 @@ def group() -> GroupScope:
     communicator may name several streams: they wait for what was queued on all of these before, and later work of each
     waits for all of them. Communicators and windows that `init`, `split`, `shrink` and `window` create in the block can
     be used after it has ended, and those that are closed in it remain open until then, as do registrations and the
-    operators of `premul_sum`; `abort` is immediate, or as soon as there is a communicator. If the block raises, nothing
-    is launched. An inner group is part of the outer one; if its block raises, its calls are dropped, and those of the
-    outer one only if that raises too. A group belongs to its thread, to its task of asyncio and to tasks started in the
-    block; a child of ``fork`` has none of its parent's. As a decorator, ``@rccl.group()`` opens a group around each
-    call of an ordinary function.
+    operators of `premul_sum`: they are closed even if a call fails, and a communicator that failed is aborted. `abort`
+    is immediate, or as soon as there is a communicator. If the block raises, nothing is launched, nor closed. An inner
+    group is part of the outer one; if its block raises, its own calls are dropped, and those of the outer one, or of
+    other tasks' inner ones, only if that raises too. A group belongs to its thread, to its task of asyncio and to tasks
+    started in the block; a child of ``fork`` has none of its parent's. A generator that is suspended in a block shares
+    the group with its consumer, whose calls join it: leave the block before ``yield``. As a decorator,
+    ``@rccl.group()`` opens a group around each call of an ordinary function.
 
     Raises
     ------
@@ -73,13 +76,24 @@ def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int 
 
 
 def launch(pending: PendingGroup) -> None:
-    """Do what was noted, each kind for all ranks together."""
-    if pending.steps:
-        _run_steps(pending)
-    if pending.calls:
-        _launch_calls(pending)
-    if pending.releases or pending.ends:
-        run_ends([*pending.releases, *pending.ends])
+    """Do what was noted, each kind for all ranks together.
+
+    What was closed has its end even if something before it failed.
+    """
+    ends = [*pending.releases, *pending.ends]
+    try:
+        if pending.steps:
+            _run_steps(pending)
+        if pending.calls:
+            _launch_calls(pending)
+    except Exception:
+        with suppress(RocpyError):  # the first error is the one to know
+            run_ends(ends)
+        raise
+    except BaseException:  # interrupted: nothing is waited for
+        cancel_steps(ends)
+        raise
+    run_ends(ends)
 
 
 def _run_steps(pending: PendingGroup) -> None:

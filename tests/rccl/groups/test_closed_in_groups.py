@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What is closed in a group remains open until its calls have been launched, also what the group creates."""
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 from one_thread import require_calls
@@ -135,3 +139,51 @@ def test_its_communicator_is_closed_after_it(comm):
             window.close()
         assert part.is_closed
         assert window.is_closed
+
+
+def create_with_an_absent_rank(comms):
+    return rccl.Communicator.init(2, 0, rccl.UniqueId.make(), device=2, timeout_s=0.05)
+
+
+def call_without_a_rank(comms):
+    comms[0].all_reduce(X, timeout_s=0.05)
+
+
+def refused_by_rccl(comms):
+    """A call on a stream that captures a graph."""
+    comms[0].all_reduce(X, stream=comms[2])
+
+
+def interrupted(comms):
+    """A call that waits until Ctrl-C."""
+    comms[0].all_reduce(X)
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+@pytest.mark.parametrize("fail", [create_with_an_absent_rank, call_without_a_rank, refused_by_rccl, interrupted])
+def test_what_is_closed_is_closed_although_the_end_fails(comm, fail):
+    op, window = comm.premul_sum(2.0), comm.window(window_memory(comm))
+    registration = comm.register_buffer(window_memory(comm))
+    comms = rccl.Communicator.init_all(2, timeout_s=5 if fail is interrupted else 0.1)
+    error, match = (KeyboardInterrupt, None) if fail is interrupted else (rccl.RcclError, "timeout after|not capture")
+    ended = []
+
+    def end(stream):
+        with rccl.group(), comms[0]:
+            one = fail([*comms, stream])
+            if one is not None:
+                comms.append(closed(one))
+            for part in (op, registration, window, comm):
+                part.close()
+            ended.append(True)
+
+    with rocpy.Stream(0, nonblocking=True) as stream, stream.capture(), pytest.raises(error, match=match):
+        end(stream)
+    assert ended
+    assert window.is_closed
+    assert not registration.number
+    with pytest.raises(rocpy.ClosedError):
+        _ = op.handle
+    for one in (comm, comms[0], *comms[2:]):
+        assert one.is_closed
+    comms[1].abort()
