@@ -70,9 +70,10 @@ def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int 
         failure = status.get("failure") or {}
         if failure.get("code") == code and text in failure.get("text", ""):
             return error_of(code, op=op, seq=None, rank=caller.rank, text=text, status=status)
-    if any(caller is not callers[0] for caller in callers):
-        return error_of(code, op="group", seq=None, rank=None, text=text)
-    return error_of(code, op=op, seq=seq, rank=callers[0].rank, text=text)
+    if len(callers) > 1:  # which of them was refused, RCCL does not say
+        op, seq = "group", None
+    rank = callers[0].rank if all(caller is callers[0] for caller in callers) else None
+    return error_of(code, op=op, seq=seq, rank=rank, text=text)
 
 
 def launch(pending: PendingGroup) -> None:

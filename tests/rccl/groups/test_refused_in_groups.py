@@ -183,3 +183,21 @@ def test_ranks_and_devices():
     for rank in (0, 8):
         with pytest.raises(rccl.InvalidUsageError, match="9 ranks need a device each.*ROCPY_HOST_DEVICES"):
             rccl.Communicator.init(9, rank, ident, device=rank)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_error_names_the_call_only_if_it_is_the_only_one(others):
+    """The last is on a stream that captures a graph."""
+
+    def calls(comm, stream):
+        with rccl.group():
+            for _ in range(others):
+                comm.all_reduce(np.full(2, 100.0))
+            comm.all_reduce(np.ones(2), stream=stream)
+
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm, rocpy.Stream(nonblocking=True) as stream:
+        with stream.capture(), pytest.raises(rccl.InvalidUsageError, match="does not capture") as error:
+            calls(comm, stream)
+        named = (error.value.op, error.value.seq, error.value.rank)
+        assert named == (("group", None, 0) if others else ("all_reduce", 1, 0))
+        assert comm.all_reduce(np.ones(2)).tolist() == [1.0, 1.0]

@@ -39,7 +39,8 @@ struct Operation {
   int peer = -1;
   uint64_t number = 0;  // among the calls of this rank that take a stream
   uint64_t patience_ns = UINT64_MAX;
-  bool is_behind = false;  // it waits for work that this rank has given to streams
+  bool is_awaited = false;  // in the call that gives it, where that may wait
+  bool is_behind = false;   // it waits for work that this rank has given to streams
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
   std::vector<std::shared_ptr<void>> retained;  // what lives until it is done

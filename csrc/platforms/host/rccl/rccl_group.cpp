@@ -105,11 +105,16 @@ ncclResult_t add_call(Unit *unit, Operation operation, hipStream_t handle) {
   return ncclSuccess;
 }
 
+bool is_awaited(const Unit &unit) {
+  return std::all_of(unit.operations.begin(), unit.operations.end(),
+                     [](const Operation &operation) { return operation.is_awaited; });
+}
+
 // Whether the calling thread may carry out a unit that nothing is before: where a call may wait there, or need not wait
 // for what another call is to bring. A nonblocking communicator's calls only pass it on.
 bool may_run_here(Communicator &communicator, const Unit &unit) {
   if (!unit.others.empty()) return false;
-  if (communicator.patience_ns.load() != 0) return !drives_several(communicator);
+  if (is_awaited(unit)) return !drives_several(communicator);
   const bool is_one = unit.operations.size() == 1 && is_collective(unit.operations.front().signature.kind);
   return communicator.is_blocking && is_one && communicator.is_last_to_arrive();
 }
@@ -145,11 +150,9 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
   Communicator &communicator = *unit.communicator;
   begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
-  const uint64_t patience = communicator.patience_ns.load();
   for (Operation &operation : unit.operations) {
     Signature &signature = operation.signature;
     signature.sequence = is_collective(signature.kind) ? ++communicator.sequence : ++communicator.transfer_count;
-    operation.patience_ns = patience == 0 ? UINT64_MAX : patience;
     if (!communicator.is_one_process) locate(communicator, &operation);
   }
   const Point last = communicator.last;
@@ -160,7 +163,7 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
       carry_out(communicator, unit.operations);
       leave_inline(unit.stream);
       // Who does not wait in calls asks for what they came to.
-      return patience == 0 ? ncclSuccess : static_cast<ncclResult_t>(communicator.state.load());
+      return is_awaited(unit) ? static_cast<ncclResult_t>(communicator.state.load()) : ncclSuccess;
     }
   }
   enqueue_unit(unit, last);
@@ -277,7 +280,10 @@ ncclResult_t end_group(bool is_simulated) {
 bool in_group() { return group.depth > 0; }
 
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream) {
+  const uint64_t patience = communicator->patience_ns.load();
   operation.number = ++communicator->submitted;
+  operation.is_awaited = patience != 0;
+  operation.patience_ns = patience == 0 ? UINT64_MAX : patience;
   operation.signature.description = communicator->description;
   if (in_group()) {
     group.pending.push_back({communicator, std::move(operation), stream});
