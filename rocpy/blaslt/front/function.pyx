@@ -88,7 +88,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
         Array that receives the result, of any layout; it must not share memory with an operand. If the product cannot return its dtype, a
-        result in float32, or in ``dtype``, is cast into it.
+        result in float32 is cast into it, or in ``dtype`` or in 16 bits, where ``c``, ``aux`` or the bias has them.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm
