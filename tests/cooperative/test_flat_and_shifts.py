@@ -112,6 +112,77 @@ def test_integers_are_divided_as_in_numpy_in_64_bits(dtype):
         np.testing.assert_array_equal(out.T, [quotient, remainder, quotient + remainder])
 
 
+def divisions_by_functions(x, y, n, out):
+    i = coop.threadIdx.x
+    out[0, i] = np.floor_divide(x[i], y[i])
+    out[1, i] = np.mod(x[i], y[i])
+    out[2, i] = np.fmod(x[i], y[i])
+    quotient, remainder = np.divmod(x[i], y[i])
+    out[3, i] = quotient - remainder
+    out[4, i] = np.left_shift(x[i], n[i])
+    out[5, i] = np.right_shift(x[i], n[i])
+
+
+def divisions_of_arrays(x, y, n, out):
+    if coop.threadIdx.x == 0:
+        out[0] = x
+        whole = out[0]
+        whole //= y
+        np.remainder(x, y, out[1])
+        out[2] = np.fmod(x, y)
+        out[3] = x // y - x % y
+        out[4] = x << n
+        out[5] = x >> n
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (divisions_by_functions, np.int64),
+        pytest.param(divisions_by_functions, np.int8, marks=pytest.mark.slow),
+        pytest.param(divisions_of_arrays, np.int64, marks=pytest.mark.slow),
+        pytest.param(divisions_of_arrays, np.uint64, marks=pytest.mark.slow),
+    ],
+)
+def test_functions_and_whole_arrays_give_what_operators_give(function, dtype):
+    values = dividends(dtype)
+    x, y = np.repeat(values, len(values)), np.tile(values, len(values))
+    n = np.resize(AMOUNTS, x.shape).astype(dtype)
+    out = np.zeros((6, len(x)), dtype)
+    coop.jit(function)[1, len(x)](x, y, n, out)
+    with np.errstate(divide="ignore", over="ignore"):
+        expected = [x // y, x % y, np.fmod(x, y), x // y - x % y, x << n, x >> n]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_a_whole_array_is_divided_as_its_elements():
+    @coop.jit
+    def kernel(x, y):
+        x //= y
+
+    x, y = np.array([-(2**63), 5, -7, 9]), np.array([-1, 0, 2, 2])
+    with np.errstate(divide="ignore", over="ignore"):
+        quotient = x // y
+    kernel[1, 1](x, y)
+    np.testing.assert_array_equal(x, quotient)
+
+
+@pytest.mark.slow
+def test_whole_arrays_have_infinite_quotients_and_powers():
+    @coop.jit
+    def kernel(x, n, z, powers, quotients):
+        powers[:] = x**n
+        quotients[0] = z / z[0]
+        quotients[1] = np.true_divide(z, z[0])
+
+    x, n, z = np.array([0.0, -0.0, 2.0]), np.array([-1, -3, -2]), np.array([complex(-0.0, 0), 1 - 2j])
+    powers, quotients = np.zeros(3), np.zeros((2, 2), complex)
+    kernel[1, 1](x, n, z, powers, quotients)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_array_equal(powers, x ** n.astype(float))
+        np.testing.assert_array_equal(quotients, [z / z[0], z / z[0]])
+
+
 def reciprocals(x, n, out):
     i = coop.threadIdx.x
     out[i, 0], out[i, 1], out[i, 2] = x[i] ** -1, x[i] ** -2, x[i] ** n[i]
@@ -148,17 +219,18 @@ def test_gpus_give_the_same():
             x.flat[-1] = 7
             quotient[0] = least[0] // least[1]
             quotient[1] = np.float64(least[2]) ** -1 == np.inf
+            quotient[2] = np.mod(x[0], least[1]) + np.fmod(x[0], least[2])
+            np.left_shift(n, 64, n)
 
     types = 4 * ["int64[::1]"] + ["int32[::1]", "int64[::1]"]
     code = coop.compile(coop.jit(kernel), f"void({','.join(types)})", arch="gfx942", threads=64)
-    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.zeros(2, np.int64)
+    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.full(3, -1)
     memory = np.full(3 * len(AMOUNTS), -5)
     x = memory[len(AMOUNTS) : -len(AMOUNTS)]
-    left, right, expected = np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
-    arrays = [
-        word for each in (x, AMOUNTS, left, right, least, quotient) for word in (each, *each.shape, *each.strides)
-    ]
+    n, left, right, expected = AMOUNTS.copy(), np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
+    arrays = [word for each in (x, n, left, right, least, quotient) for word in (each, *each.shape, *each.strides)]
     amdgpu.run(code.code, code.name, 1, len(x), *arrays)
     np.testing.assert_array_equal((left, right), expected)
     assert np.flatnonzero(memory == 7).tolist() == [2 * len(AMOUNTS) - 1]
-    assert quotient.tolist() == [2**31, 1]
+    assert quotient.tolist() == [2**31, 1, 0]
+    assert not n.any()

@@ -7,8 +7,9 @@ import functools
 import hashlib
 import operator
 import re
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 from llvmlite import ir as llvm_ir
 from numba.core import cgutils, ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
@@ -31,6 +32,8 @@ from rocpy.cooperative.numba.runtime import call, current
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 _DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
+_INTEGERS = re.compile("[bBhHiIlLqQ]+->[bBhHiIlLqQ]+$")  # loops of numpy's
+_COMPLEX = re.compile("([FD])\\1->\\1$")
 _PACKAGE = "rocpy.cooperative"
 # Numba names what an instruction computes by its offset in the bytecode; in a function that it has put in line, too.
 _OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
@@ -39,44 +42,14 @@ _OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
 class KernelLower(Lower):
     """Numba's lowering, and numpy's meaning of what it leaves undefined or raises.
 
-    These are shifts by any amount, indices of ``flat``, and quotients and negative powers.
+    These are arithmetic, also of numpy's functions and of whole arrays, and indices of ``flat``.
     """
 
-    def lower_function_body(self) -> Any:
-        """Lower the body, then fix its shifts."""
-        result = super().lower_function_body()
-        for block in self.function.blocks:
-            for instruction in list(block.instructions):
-                if instruction.opname in ("shl", "lshr", "ashr"):
-                    _define_shift(block, instruction)
-        return result
-
-    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
-        """Lower an operation on two values."""
-        signature = self.fndesc.calltypes[expr]
-        own = _operation(op, signature)
-        if own is None:
-            return super().lower_binop(resty, expr, op)
-        result = own(self.context, self.builder, signature, self._operands(expr.lhs, expr.rhs, signature))
-        return self.context.cast(self.builder, result, signature.return_type, resty)
-
-    def _lower_call_normal(self, fnty: Any, expr: Any, signature: Any) -> Any:
-        """Lower a call."""
-        integers = all(isinstance(each, types.Integer) for each in signature.args)
-        if getattr(fnty, "typing_key", None) is not divmod or not integers:
-            return super()._lower_call_normal(fnty, expr, signature)
-        divided = make_signature(signature.return_type.dtype, *signature.args)
-        left, right = expr.args
-        operands = self._operands(left, right, divided)
-        return cgutils.pack_array(self.builder, _divide(self.context, self.builder, divided, operands))
-
-    def _operands(self, left: Any, right: Any, signature: Any) -> list[Any]:
-        """Return two variables' values, of the types of a signature."""
-        pairs = zip((left, right), signature.args, strict=True)
-        return [
-            self.context.cast(self.builder, self.loadvar(each.name), self.typeof(each.name), kind)
-            for each, kind in pairs
-        ]
+    def __init__(self, context: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(context, *arguments, **options)
+        base: Any = type(context)
+        kind: Any = _kernel_context(base)
+        self.context.__class__, self.context.cached_internal_func = kind, kind.compiled  # a copy, of this function
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Lower the read of an element."""
@@ -112,44 +85,64 @@ class KernelLower(Lower):
         return fixed
 
 
-def _define_shift(block: llvm_ir.Block, instruction: llvm_ir.Instruction) -> None:
-    """Let a shift by its width or more, or by a negative amount, give numpy's result: 0, or to the right the sign."""
-    value, amount = instruction.operands
-    width = value.type.width
-    if isinstance(amount, llvm_ir.Constant) and isinstance(amount.constant, int) and 0 <= amount.constant < width:
-        return
-    builder = llvm_ir.IRBuilder(block)
-    builder.position_before(instruction)
-    known = builder.icmp_unsigned("<", amount, amount.type(width))
-    signed = instruction.opname == "ashr"
-    shifted = value if signed else builder.select(known, value, value.type(0))
-    instruction.operands = [shifted, builder.select(known, amount, amount.type(width - 1))]
+@functools.cache
+def _kernel_context(base: Any) -> Any:
+    """Return the class of the contexts of kernels: operators, numpy's functions and expressions of arrays agree."""
+    if hasattr(base, "compiled"):
+        return base
+
+    class Context(base):
+        """Numba's, with the arithmetic of this package, also in what it compiles for parts of a kernel."""
+
+        compiled: ClassVar[dict[Any, Any]] = {}  # such parts, which Numba shares with all that it compiles
+
+        def get_function(self, function: Any, signature: Any, *arguments: Any, **options: Any) -> Any:
+            """Return the code of a function."""
+            own = _operation(getattr(function, "typing_key", function), signature)
+            if own is None:
+                return super().get_function(function, signature, *arguments, **options)
+            return lambda builder, operands, loc=None: own(self, builder, signature, operands)
+
+        def get_ufunc_info(self, ufunc_key: Any) -> Any:
+            """Return the code of a function of numpy's, by its loops."""
+            loops = super().get_ufunc_info(ufunc_key)
+            own = _complex_quotient if ufunc_key is np.true_divide else _OF_INTEGERS.get(ufunc_key)
+            which = _COMPLEX if ufunc_key is np.true_divide else _INTEGERS
+            return loops if own is None else {loop: own if which.match(loop) else loops[loop] for loop in loops}
+
+    return Context
 
 
-def _operation(op: Any, signature: Any) -> Any:
+def _operation(function: Any, signature: Any) -> Any:
     """Return the code of an operation on two numbers where Numba's does not do what numpy does; None elsewhere."""
+    if len(signature.args) != 2:
+        return None
     result, integer = signature.return_type, [isinstance(each, types.Integer) for each in signature.args]
-    if isinstance(result, types.Integer) and all(integer):
-        return _OF_INTEGERS.get(op)
-    if isinstance(result, types.Complex) and op is operator.truediv:
+    if all(integer) and isinstance(_number(signature), types.Integer):
+        return _OF_INTEGERS.get(_UFUNCS.get(function))
+    if isinstance(result, types.Complex) and function is operator.truediv:
         return _complex_quotient
-    if op is operator.pow and result in (types.float32, types.float64) and integer[1]:
+    if function is operator.pow and result in (types.float32, types.float64) and integer[1]:
         return None if getattr(signature.args[1], "literal_value", -1) >= 0 else _power
     return None
 
 
 def _as_result(context: Any, builder: Any, signature: Any, operands: Any) -> list[Any]:
     pairs = zip(operands, signature.args, strict=True)
-    return [context.cast(builder, value, kind, signature.return_type) for value, kind in pairs]
+    return [context.cast(builder, value, kind, _number(signature)) for value, kind in pairs]
 
 
-def _divide(context: Any, builder: Any, signature: Any, operands: Any) -> tuple[Any, Any]:
-    """Return quotient and remainder, rounded down; by zero both are 0, and the quotient by -1 wraps around.
+def _number(signature: Any) -> Any:
+    """Return the type of the result, or of each of two."""
+    return getattr(signature.return_type, "dtype", signature.return_type)
+
+
+def _truncated(builder: Any, signed: bool, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return quotient and remainder, rounded towards 0; by zero both are 0, and the quotient by -1 wraps around.
 
     No divisor is 0 or -1, for which LLVM's division is undefined, and undefined in 32 bits where a GPU divides in them.
     """
-    left, right = _as_result(context, builder, signature, operands)
-    kind, signed = left.type, signature.return_type.signed
+    kind = left.type
     # By 0 and -1 the quotient is the product: 0, and the negative of the dividend.
     quotients, remainders = cgutils.alloca_once(builder, kind), cgutils.alloca_once(builder, kind)
     builder.store(builder.mul(left, right), quotients)
@@ -157,29 +150,70 @@ def _divide(context: Any, builder: Any, signature: Any, operands: Any) -> tuple[
     lowest = builder.add(right, kind(1)) if signed else right
     usual = builder.icmp_unsigned(">", lowest, kind(1 if signed else 0))
     with cgutils.if_likely(builder, usual):
-        if not signed:
-            builder.store(builder.udiv(left, right), quotients)
-            builder.store(builder.urem(left, right), remainders)
-        else:
-            quotient, remainder = builder.sdiv(left, right), builder.srem(left, right)
-            differs = builder.icmp_signed("<", builder.xor(remainder, right), kind(0))
-            lower = builder.and_(builder.icmp_signed("!=", remainder, kind(0)), differs)
-            builder.store(builder.add(quotient, builder.sext(lower, kind)), quotients)
-            builder.store(builder.add(remainder, builder.select(lower, right, kind(0))), remainders)
+        builder.store((builder.sdiv if signed else builder.udiv)(left, right), quotients)
+        builder.store((builder.srem if signed else builder.urem)(left, right), remainders)
     return builder.load(quotients), builder.load(remainders)
 
 
-_OF_INTEGERS = {
-    operator.floordiv: lambda *arguments: _divide(*arguments)[0],
-    operator.mod: lambda *arguments: _divide(*arguments)[1],
+def _rounded_down(context: Any, builder: Any, signature: Any, operands: Any) -> tuple[Any, Any]:
+    """Return quotient and remainder, rounded down."""
+    left, right = _as_result(context, builder, signature, operands)
+    kind, signed = left.type, _number(signature).signed
+    quotient, remainder = _truncated(builder, signed, left, right)
+    if not signed:
+        return quotient, remainder
+    differs = builder.icmp_signed("<", builder.xor(remainder, right), kind(0))
+    lower = builder.and_(builder.icmp_signed("!=", remainder, kind(0)), differs)
+    return (
+        builder.add(quotient, builder.sext(lower, kind)),
+        builder.add(remainder, builder.select(lower, right, kind(0))),
+    )
+
+
+def _both(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    return cgutils.pack_array(builder, _rounded_down(context, builder, signature, operands))
+
+
+def _fmod(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    return _truncated(builder, signature.return_type.signed, *_as_result(context, builder, signature, operands))[1]
+
+
+def _shift(leftwards: bool, context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    """Return a number shifted; by its width or more, or by a negative amount, 0, or to the right the sign."""
+    value, amount = _as_result(context, builder, signature, operands)
+    kind, width, signed = value.type, value.type.width, signature.return_type.signed
+    usual = builder.icmp_unsigned("<", amount, kind(width))
+    if leftwards or not signed:
+        shifted = (builder.shl if leftwards else builder.lshr)(value, builder.select(usual, amount, kind(0)))
+        return builder.select(usual, shifted, kind(0))
+    return builder.ashr(value, builder.select(usual, amount, kind(width - 1)))
+
+
+_OF_INTEGERS: dict[Any, Any] = {
+    np.floor_divide: lambda *arguments: _rounded_down(*arguments)[0],
+    np.remainder: lambda *arguments: _rounded_down(*arguments)[1],
+    np.divmod: _both,
+    np.fmod: _fmod,
+    np.left_shift: functools.partial(_shift, True),
+    np.right_shift: functools.partial(_shift, False),
+}
+# The functions of numpy's that operators are.
+_UFUNCS = {
+    operator.floordiv: np.floor_divide,
+    operator.mod: np.remainder,
+    divmod: np.divmod,
+    operator.lshift: np.left_shift,
+    operator.rshift: np.right_shift,
 }
 
 
 def _call_inline(context: Any, builder: Any, function: Any, signature: Any, operands: Any) -> Any:
-    """Call a function that is compiled for the purpose, in which a float is divided by zero as in numpy."""
+    """Call a function whose operations are Numba's, but for a float's division by zero, which is numpy's."""
     flags = Flags()
     flags.error_model, flags.forceinline = "numpy", True
-    compiled = context.compile_subroutine(builder, function, signature, flags=flags)
+    plain = context.subtarget()
+    plain.__class__ = type(context).__base__
+    compiled = plain.compile_subroutine(builder, function, signature, flags=flags)
     return context.call_internal(builder, compiled.fndesc, signature, operands)
 
 
