@@ -378,12 +378,14 @@ def quantize(
     top = 127.0 if kind is None else kind.largest
     host = library.on_host(x)
     if host is not None:
+        # Before anything that takes as long as the array is large: an absurd one is refused at once.
+        codes = np.empty(host.shape, np.int8 if kind is None else np.uint8)
         largest = magnitudes(host, axis)
         finite, scales = _scales_of(_NUMPY, largest, top)
         if kind is None:
-            codes = quotient_integers(host, scales, finite, top)
+            quotient_integers(host, scales, finite, top, codes)
         else:
-            codes = quotient_codes(host, scales, finite, _code_table(row.name))
+            quotient_codes(host, scales, finite, _code_table(row.name), codes)
         scales = np.where(finite, scales, np.float32(math.nan))
         return library.of_codes(codes, row), library.of_array(scales.reshape(()) if axis is None else scales.copy())
     wide = library.cast(x, "float64")

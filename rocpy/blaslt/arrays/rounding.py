@@ -29,14 +29,14 @@ def magnitudes(x: _Array, axis: int | None) -> _Array:
 
 
 @np.errstate(all="ignore")
-def quotient_codes(x: _Array, scales: _Array, finite: _Array, table: _Array) -> _Array:
-    """Return the codes, by a table of them, of an array over its float32 scales; 0 where those are not finite."""
-    return _converted(x, scales, finite, np.uint8, lambda one, scale: _codes(_odd_quotients(one, scale), table))
+def quotient_codes(x: _Array, scales: _Array, finite: _Array, table: _Array, to: _Array) -> None:
+    """Write the codes, by a table of them, of an array over its float32 scales; 0 where those are not finite."""
+    _convert(x, scales, finite, to, lambda one, scale: _codes(_odd_quotients(one, scale), table))
 
 
 @np.errstate(all="ignore")
-def quotient_integers(x: _Array, scales: _Array, finite: _Array, largest: float) -> _Array:
-    """Return an array over its float32 scales as int8, rounded to nearest even; 0 where those are not finite."""
+def quotient_integers(x: _Array, scales: _Array, finite: _Array, largest: float, to: _Array) -> None:
+    """Write an array over its float32 scales as int8, rounded to nearest even; 0 where those are not finite."""
 
     def integers(one: _Array, scale: _Array) -> _Array:
         quotients = one / scale
@@ -46,7 +46,7 @@ def quotient_integers(x: _Array, scales: _Array, finite: _Array, largest: float)
             rounded[ties] = np.rint(_wide_quotients(one, scale, ties))
         return np.clip(rounded, -largest, largest)
 
-    return _converted(x, scales, finite, np.int8, integers)
+    _convert(x, scales, finite, to, integers)
 
 
 @np.errstate(all="ignore")
@@ -109,18 +109,15 @@ def _chunks(shape: tuple[int, ...]) -> Iterator[_Slices]:
         yield (slice(i, i + step), *(slice(None) for _ in shape[1:]))
 
 
-def _converted(
-    x: _Array, scales: _Array, finite: _Array, dtype: Any, convert: Callable[[_Array, _Array], _Array]
-) -> _Array:
-    shape = x.shape
-    x, scales, finite = (np.atleast_1d(one) for one in (x, scales, finite))
-    result = np.empty(x.shape, dtype)
+def _convert(
+    x: _Array, scales: _Array, finite: _Array, to: _Array, convert: Callable[[_Array, _Array], _Array]
+) -> None:
+    x, scales, finite, to = (np.atleast_1d(one) for one in (x, scales, finite, to))
     whole = bool(np.all(finite))
     for at in _chunks(x.shape):
         here = tuple(one if extent > 1 else slice(None) for one, extent in zip(at, scales.shape, strict=True))
         chunk, scale = _wide(x[at]), scales[here]
-        result[at] = convert(chunk if whole else np.where(finite[here], chunk, chunk.dtype.type(0)), scale)
-    return result.reshape(shape)
+        to[at] = convert(chunk if whole else np.where(finite[here], chunk, chunk.dtype.type(0)), scale)
 
 
 def _wide_quotients(x: _Array, scale: _Array, positions: tuple[_Array, ...]) -> _Array:
