@@ -76,7 +76,7 @@ def test_complex(handle, dtype, op_a, op_b):
     d = np.zeros((N, M), DTYPES[dtype][0])
     with Call(problem) as call:
         status, found, _ = call.heuristic(handle)
-        assert (status, len(found)) == (0, 2)
+        assert (status, len(found)) == (0, 3)
         for result in found:
             d[:] = 0
             workspace = np.zeros(max(calls.workspace_of(result), 1), np.uint8)
