@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from profiled import profiled, python_calls
 
 import rocpy
 from rocpy.blaslt.selection import tuning_state as _tuning_state
@@ -46,16 +46,8 @@ def calls_between_files(run):
         if caller is not None and file_of(caller) != file:
             pairs.add((file_of(caller), file))
 
-    # What an earlier test left in a circle, a generator that is not at its end among it, must not be ended meanwhile.
-    gc.collect()
-    gc.disable()
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
+    with profiled(see):
         run()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
     return entered, pairs
 
 
@@ -138,27 +130,6 @@ def test_a_call_whose_plan_is_kept_enters_no_python_file(product, run_python):
         sys.setprofile(None)
         assert entered == [], entered
     """)
-
-
-def python_calls(run):
-    """How many functions of Python's a call enters, whose plan is there."""
-    run(), run()
-    count = 0
-
-    def see(frame, event, _):
-        nonlocal count
-        count += event == "call"
-
-    gc.collect()
-    gc.disable()
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return count
 
 
 def test_settings_of_a_call_cost_no_more_than_those_around_it():
