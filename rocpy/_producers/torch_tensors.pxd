@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """torch tensors as operands: the fast reading of plain tensors, and what to do about the others."""
 
+from cpython.object cimport PyObject, Py_TYPE
 from libc.stdint cimport uint64_t
 
 from rocpy._dlpack cimport DLPackExchangeAPI, Operand
@@ -14,8 +15,8 @@ cdef bint learn(object cls) except -1
 cdef int parse_plain(object array, Operand* out) except -1
 cdef object parse_other(object array, str name, Operand* out, bint is_product=*)
 cdef object dispatch_reason(object array, bint is_product=*)
-# Whether torch must see a product of such an array before it is computed, as far as that is seen without reading the array.
-cdef bint torch_is_first(object array) except -1
+# Whether torch must see a product of plain tensors before it is computed: what is seen at little cost, without reading operands.
+cdef bint torch_is_first(PyObject* a, PyObject* b, PyObject* c, PyObject* bias) except -1
 cdef int refuse_recorded(object array, str name) except -1
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1
@@ -25,3 +26,7 @@ cdef bint is_clear(object array) noexcept
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept
 # Whether autograd records here what is done with an array: a tensor that requires a gradient, with grad mode on.
 cdef bint is_recorded_here(object array) noexcept
+
+
+cdef inline bint is_plain_tensor(PyObject* array) noexcept:
+    return tensor_type != NULL and (<void*>Py_TYPE(<object>array) == tensor_type or <void*>Py_TYPE(<object>array) == parameter_type)

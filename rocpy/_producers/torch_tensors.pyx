@@ -237,7 +237,7 @@ cdef int find_autograd(const void* plain, const void* parameter) except -1:
 
 
 cdef inline bint has_plain_type(object array) noexcept:
-    return tensor_type != NULL and (<void*>Py_TYPE(array) == tensor_type or <void*>Py_TYPE(array) == parameter_type)
+    return is_plain_tensor(<PyObject*>array)
 
 
 cdef inline bint is_known_to_autograd(object array) noexcept:
@@ -346,10 +346,11 @@ cdef int access_of(object array) except -1:
     return 1
 
 
-cdef bint torch_is_first(object array) except -1:
-    """Whether torch must see a product of such a tensor: what is seen here at little cost. Reading the operand finds the rest."""
-    return has_plain_type(array) and (
-        is_known_to_autograd(array) and is_recorded(array) or not (torch_state_is_clear() or state_harmless(array)))
+cdef bint torch_is_first(PyObject* a, PyObject* b, PyObject* c, PyObject* bias) except -1:
+    """Whether torch must see a product of plain tensors a and b: what is seen here at little cost. Reading the operands finds the rest."""
+    if not (torch_state_is_clear() or state_harmless(<object>a)):
+        return True
+    return is_recorded_here(<object>a) or is_recorded_here(<object>b) or is_recorded_here(<object>c) or is_recorded_here(<object>bias)
 
 
 def route(*operands):

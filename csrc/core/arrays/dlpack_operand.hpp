@@ -61,9 +61,10 @@ inline int check_extents(Operand *out, int64_t bytes, bool compact, int64_t *ele
     }
   }
   *elements = empty ? 0 : count;
-  if (count > max_reach / bytes) return fault_too_large;
-  if (empty) return fault_none;
-  int64_t reach = bytes;
+  int64_t reach = 0;
+  if (__builtin_mul_overflow(count, bytes, &reach) || reach > max_reach) return fault_too_large;
+  if (empty || compact) return fault_none;
+  reach = bytes;
   for (int i = 0; i < out->ndim; ++i) {
     if (out->shape[i] < 2) continue;
     int64_t step = out->strides[i];

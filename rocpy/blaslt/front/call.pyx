@@ -12,6 +12,7 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
+from rocpy._producers.torch_tensors cimport is_plain_tensor
 from rocpy.blaslt.operands._arguments cimport (
     check_copies, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
     read_factors, sole_aux,
@@ -357,6 +358,7 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
 
 # The function form with an epilogue of the user's; None until a call has one: a plain product needs none of it.
 cdef object _custom = None
+cdef object _executable_of = None
 
 
 cdef object custom_matmul(ProductCall call, object autotune):
@@ -379,12 +381,13 @@ cdef object custom_on_device(ProductCall call):
 
 cdef inline bint is_usual(object array):
     """Whether an operand is numpy's, torch's or none, which most are."""
-    return array is None or isinstance(array, (ndarray, WeightOperand)) or hasattr(array, "resolve_conj")
+    return (array is None or is_plain_tensor(<PyObject *>array) or isinstance(array, (ndarray, WeightOperand))
+            or hasattr(array, "resolve_conj"))
 
 
 cdef object custom_product(ProductCall call):
     """Make the product of the library that the epilogue begins with, if it does, and finish its result."""
-    global _custom
+    global _custom, _executable_of
     if not (is_usual(call.a) and is_usual(call.b) and is_usual(call.c)):
         for name in ("a", "b", "c", "bias", "aux"):
             setattr(call, name, _operand.readable(getattr(call, name), name))
@@ -393,9 +396,10 @@ cdef object custom_product(ProductCall call):
             return viewed.finish(custom_product(viewed.prepare()))
     if _custom is None:
         from rocpy.blaslt.custom import call as _custom
+        _executable_of = _custom.executable_of
     if call.algorithm is not None:
         return _custom.by_algorithm(call)
-    cdef Executable executable = _custom.executable_of(call, tuning_word())
+    cdef Executable executable = _executable_of(call, tuning_word())
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)
     cdef tuple results = executable.finish(call, base)

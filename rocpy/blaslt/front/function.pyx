@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from cpython.ref cimport PyObject
 
-from rocpy._producers.torch_tensors cimport torch_is_first
+from rocpy._producers.torch_tensors cimport is_plain_tensor, torch_is_first
 from rocpy.blaslt.front.call cimport custom_matmul, outputs
 from rocpy.blaslt.front.steps cimport Arguments
 from rocpy.blaslt.model.product_call cimport ProductCall
@@ -243,9 +243,8 @@ cdef ProductCall user_call(const Arguments *arguments):
 
 
 cdef inline bint is_for_torch(const Arguments *arguments) except -1:
-    """Whether torch must see a call, where that shows before its operands are read: it costs nothing and saves two exceptions."""
-    return (torch_is_first(<object>arguments.a) or torch_is_first(<object>arguments.b) or torch_is_first(<object>arguments.c)
-            or torch_is_first(<object>arguments.bias))
+    """Whether torch must see a call, where that shows before its operands are read: it costs little and saves two exceptions."""
+    return is_plain_tensor(arguments.a) and torch_is_first(arguments.a, arguments.b, arguments.c, arguments.bias)
 
 
 cdef object by_dispatcher(object dispatcher, PyObject *const *values, Py_ssize_t count, PyObject *names):
@@ -273,21 +272,22 @@ cdef object usual(Arguments *arguments):
     return None
 
 
+cdef object usual_tuned(Arguments *arguments):
+    with override(<object>arguments.autotune):
+        return usual(arguments)
+
+
 cdef object take_usual(PyObject *function, PyObject *const *values, size_t count, PyObject *names):
     """What Python calls for rocpy.matmul, which keeps its name, its signature and all else."""
     cdef Arguments arguments
     cdef object result = None
     if read_call(&arguments, values, PyVectorcall_NARGS(count), names):
-        if arguments.autotune == <PyObject *>None and is_for_torch(&arguments):
+        if is_for_torch(&arguments) and arguments.autotune == <PyObject *>None:
             dispatcher = torch_dispatcher()
             if dispatcher is not None:
                 return by_dispatcher(dispatcher, values, PyVectorcall_NARGS(count), names)
         try:
-            if arguments.autotune == <PyObject *>None:
-                result = usual(&arguments)
-            else:
-                with override(<object>arguments.autotune):
-                    result = usual(&arguments)
+            result = usual(&arguments) if arguments.autotune == <PyObject *>None else usual_tuned(&arguments)
         except TorchLayerRequired:
             pass
     if result is not None:

@@ -7,6 +7,7 @@
 #include "os.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iterator>
 #include <limits>
@@ -24,6 +25,7 @@ using AllocationMap = std::map<uintptr_t, Allocation>;
 // goes gives its memory back.
 struct MemoryTable {
   std::mutex mutex;
+  std::atomic<uint64_t> revision{1};  // of all that is known; counts up under the mutex
   AllocationMap allocations;
   size_t bytes_allocated = 0;  // registrations aside
   size_t bytes_total = memory_total();
@@ -33,6 +35,16 @@ MemoryTable &memory() {
   static rocpy::Lazy<MemoryTable> table;
   return table.get();
 }
+
+// Holds the mutex while something about memory changes.
+class Change {
+ public:
+  Change() : lock_(memory().mutex) {}
+  ~Change() { memory().revision.fetch_add(1, std::memory_order_release); }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
 
 void lock_memory() { memory().mutex.lock(); }
 
@@ -113,7 +125,7 @@ hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec) {
     return hipSuccess;
   }
   MemoryTable &table = memory();
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
@@ -143,7 +155,7 @@ hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec) {
 void release(const void *pointer) {
   {
     MemoryTable &table = memory();
-    std::lock_guard<std::mutex> lock(table.mutex);
+    const Change change;
     const auto it = table.allocations.find(address_of(pointer));
     if (it == table.allocations.end()) {
       return;
@@ -159,7 +171,7 @@ void release(const void *pointer) {
 }
 
 bool claim(const void *pointer, Allocation *out) {
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   const auto it = memory().allocations.find(address_of(pointer));
   if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
       (it->second.is_of_graph ? !it->second.is_handed_out : it->second.is_being_freed)) {
@@ -172,7 +184,7 @@ bool claim(const void *pointer, Allocation *out) {
 }
 
 void unclaim(const void *pointer) {
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   const auto it = memory().allocations.find(address_of(pointer));
   if (it != memory().allocations.end()) {
     it->second.is_being_freed = false;
@@ -181,7 +193,7 @@ void unclaim(const void *pointer) {
 }
 
 bool give_out(const std::vector<void *> &handed_out, const std::vector<void *> &taken_back, bool frees_first) {
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   const auto find = [](const void *pointer) {
     const auto it = memory().allocations.find(address_of(pointer));
     return it != memory().allocations.end() && it->second.is_of_graph ? &it->second : nullptr;
@@ -207,7 +219,7 @@ bool give_out(const std::vector<void *> &handed_out, const std::vector<void *> &
 // when its stream gets there.
 void end_of_graph(const void *pointer) {
   {
-    std::lock_guard<std::mutex> lock(memory().mutex);
+    const Change change;
     const auto it = memory().allocations.find(address_of(pointer));
     if (it == memory().allocations.end()) {
       return;
@@ -231,12 +243,23 @@ bool is_of_graph(const void *pointer) {
 }
 
 bool find_allocation(const void *pointer, Allocation *out) {
+  // What this thread has found last: programs ask for the same memory at each call.
+  static thread_local struct {
+    uint64_t revision = 0;
+    Allocation allocation;
+  } last;
+  if (last.revision == memory().revision.load(std::memory_order_acquire) &&
+      address_of(pointer) - last.allocation.base < last.allocation.bytes) {
+    *out = last.allocation;
+    return true;
+  }
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = holder_of(address_of(pointer));
   if (it == memory().allocations.end()) {
     return false;
   }
-  *out = it->second;
+  *out = last.allocation = it->second;
+  last.revision = memory().revision.load(std::memory_order_relaxed);
   return true;
 }
 
@@ -251,7 +274,7 @@ bool is_range_valid(const void *pointer, size_t bytes) {
 }
 
 hipError_t adopt_allocation(void *base, size_t bytes) {
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
@@ -266,7 +289,7 @@ hipError_t adopt_allocation(void *base, size_t bytes) {
 }
 
 void disown_allocation(const void *base) {
-  std::lock_guard<std::mutex> lock(memory().mutex);
+  const Change change;
   const auto it = memory().allocations.find(address_of(base));
   if (it == memory().allocations.end() || !it->second.is_adopted) {
     return;
@@ -384,7 +407,7 @@ hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int
     if (const auto answer = capture_forbids_unsafe_call()) {
       return *answer;
     }
-    std::lock_guard<std::mutex> lock(memory().mutex);
+    const Change change;
     auto &allocations = memory().allocations;
     const auto next = allocations.lower_bound(base);
     if (holder_of(base) != allocations.end() || (next != allocations.end() && next->second.base - base < bytes)) {
@@ -417,7 +440,7 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
     if (!wait_device(allocation.device, false)) {
       return hipErrorDeinitialized;
     }
-    std::lock_guard<std::mutex> lock(memory().mutex);
+    const Change change;
     return memory().allocations.erase(allocation.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
   });
 }
