@@ -15,7 +15,7 @@ from rocpy._messages.decorators import in_blocks
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["Options", "OptionsDict", "current_options", "options", "resolve_options"]
+__all__ = ["Options", "OptionsDict", "block_of", "current_options", "options", "resolve_options"]
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "copies": ("allow", "error"),
@@ -251,3 +251,9 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     def __call__(self, function: _Function) -> _Function:
         """Return a function that runs with these options."""
         return in_blocks(function, lambda: self, InvalidProblemError, (repr(self), "with rocpy.options(...)"))
+
+
+@functools.lru_cache(maxsize=64)
+def block_of(value: Options) -> options:
+    """Return a context manager in whose blocks all options are these."""
+    return options(**{name: getattr(value, name) for name in _NAMES})

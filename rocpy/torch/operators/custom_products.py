@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,6 +83,27 @@ def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
 operator = define("epilogue", _SCHEMA, custom_kernel, _fake, narrow=_narrow)
 
 
+class _Form(NamedTuple):
+    """What is computed of an epilogue where it is recorded."""
+
+    expression: Expression
+    text: str  # of what is computed: the epilogue, followed by the product where the gradient reads that
+    has_product: bool
+    saved: frozenset[str]  # the inputs that the gradient reads
+
+
+@functools.lru_cache(maxsize=256)
+def _form_of(text: str) -> _Form | None:
+    """Return the form of an epilogue's text; ``None`` where torch's own functions record it."""
+    expression = Expression.from_json(text)
+    if expression.halved:
+        return None
+    gradient = gradient_of(expression)
+    reads_product = gradient.expression.reads_x
+    whole = _with_product(expression).to_json() if reads_product else text
+    return _Form(expression, whole, reads_product, frozenset(gradient.saved))
+
+
 class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
     """A product with a custom epilogue, recorded; where the gradient reads the product, that is a result too."""
 
@@ -94,19 +115,17 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         b: Tensor,
         c: Tensor | None,
         names: str,
-        expression: Expression,
+        form: _Form,
         settings: tuple[Any, ...],
         *inputs: Tensor,
     ) -> Any:
         """Compute, and save what the gradient reads."""
-        gradient = gradient_of(expression)
-        whole = _with_product(expression) if gradient.expression.reads_x else expression
-        results = below(a, b, c, list(inputs), names, whole.to_json(), *settings)
+        results = below(a, b, c, list(inputs), names, form.text, *settings)
         ctx.set_materialize_grads(False)
-        ctx.expression, ctx.settings, ctx.names = expression, settings, split_names(names)
-        ctx.has_product = whole is not expression  # as the last result
+        ctx.expression, ctx.settings, ctx.names = form.expression, settings, split_names(names)
+        ctx.has_product = form.has_product  # as the last result
         ctx.c_shape = None if c is None else c.shape
-        saved = [value if name in gradient.saved else None for name, value in zip(ctx.names, inputs, strict=True)]
+        saved = [value if name in form.saved else None for name, value in zip(ctx.names, inputs, strict=True)]
         ctx.likes = [(value.shape, value.dtype) for value in inputs]
         ctx.save_for_backward(a, b, results[-1] if ctx.has_product else None, *saved)
         return tuple(results)
@@ -193,12 +212,15 @@ def _record(
     expression: str,
     *settings: Any,
 ) -> list[Tensor]:
-    read = Expression.from_json(expression)
-    if min(a.dim(), b.dim()) < 2 or read.halved:
-        multiply = functools.partial(record_product, below.of(product))
-        return composed(multiply, a, b, c, dict(zip(split_names(names), inputs, strict=True)), read, settings)
-    results = _apply(below, a, b, c, names, read, settings, *inputs)
-    return list(results[: len(read.outputs)])
+    form = _form_of(expression)
+    if form is None or min(a.dim(), b.dim()) < 2:
+        multiply, named = (
+            functools.partial(record_product, below.of(product)),
+            zip(split_names(names), inputs, strict=True),
+        )
+        return composed(multiply, a, b, c, dict(named), Expression.from_json(expression), settings)
+    results = _apply(below, a, b, c, names, form, settings, *inputs)
+    return list(results[: len(form.expression.outputs)])
 
 
 @in_default_environment

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,7 @@ from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
 from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
-from rocpy.blaslt.model.options import options as _options
-from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.options import block_of, resolve_options
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.refusals import cast_refused
 from rocpy.blaslt.model.settings import clamp_bounds
@@ -112,7 +110,7 @@ def _dispatched_custom(
     if options is None:
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
     _refuse_traced_options()
-    with _options(**dataclasses.asdict(resolve_options(options))):
+    with block_of(resolve_options(options)):
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
 
 
@@ -190,7 +188,7 @@ def _dispatched(
         result = run(access, *arguments)
     else:
         _refuse_traced_options()
-        with _options(**dataclasses.asdict(resolve_options(options))):
+        with block_of(resolve_options(options)):
             result = run(access, *arguments)
     extra = None
     if row.outputs:
@@ -240,7 +238,7 @@ def dispatched_grouped(
     if options is None:
         return grouped_with_epilogue(*operands, **settings)
     _refuse_traced_options()
-    with _options(**dataclasses.asdict(resolve_options(options))):
+    with block_of(resolve_options(options)):
         return grouped_with_epilogue(*operands, **settings)
 
 

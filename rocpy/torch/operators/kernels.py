@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -92,6 +93,11 @@ def split_names(names: str) -> list[str]:
     return names.split(",") if names else []
 
 
+@functools.lru_cache(maxsize=256)
+def _epilogue_of(text: str) -> CustomEpilogue:
+    return CustomEpilogue.from_json(text)
+
+
 def custom_kernel(
     a: Tensor,
     b: Tensor,
@@ -109,7 +115,7 @@ def custom_kernel(
         c,
         alpha=alpha,
         beta=None if c is None else beta,
-        epilogue=CustomEpilogue.from_json(expression),
+        epilogue=_epilogue_of(expression),
         epilogue_inputs=dict(zip(split_names(names), inputs, strict=True)),
         dtype=dtype,
         compute=compute,
