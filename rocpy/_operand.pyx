@@ -12,7 +12,6 @@ from rocpy.errors import InvalidOperandError
 cimport numpy as cnp
 from abi cimport hipStream_t
 from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.object cimport Py_TYPE
 from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int64_t
 
@@ -23,7 +22,7 @@ from rocpy._producers.foreign_arrays cimport parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
 from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact, new_view
 from rocpy._producers.torch_tensors cimport (
-    check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api,
+    check_writable, is_plain_tensor, learn, parse_other, parse_plain, raise_version, torch_api,
 )
 from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
 from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
@@ -63,24 +62,19 @@ def torch_dispatcher():
     return torch_dispatcher_function
 
 
-cdef inline bint is_plain_torch(object array) noexcept:
-    cdef void* cls = <void*>Py_TYPE(array)
-    return cls != NULL and (cls == tensor_type or cls == parameter_type)
-
-
 cdef object parse(object array, str name, Operand* out):
     out.conjugated = False
     if cnp.PyArray_CheckExact(array):
         if parse_ndarray(array, out):
             return array
         return parse_ndarray_other(array, name, out)
-    if is_plain_torch(array):
+    if is_plain_tensor(array):
         if parse_plain(array, out):
             return array
         return parse_other(array, name, out)
     # Only the first tensor of a process, and subclasses of torch.Tensor, come by here.
     if learn(type(array)):
-        return parse(array, name, out) if is_plain_torch(array) else parse_other(array, name, out)
+        return parse(array, name, out) if is_plain_tensor(array) else parse_other(array, name, out)
     symbolic = sys.modules.get("torch.fx")
     if symbolic is not None and isinstance(array, symbolic.Proxy):
         raise TorchLayerRequired(f"{name}: it stands for a tensor while torch.fx traces a function; call it on tensors")
@@ -90,7 +84,7 @@ cdef object parse(object array, str name, Operand* out):
 cdef object parse_transferred(object array, str name, Operand* out):
     if cnp.PyArray_CheckExact(array):
         return parse(array, name, out)
-    if is_plain_torch(array) or (learn(type(array)) and is_plain_torch(array)):
+    if is_plain_tensor(array) or (learn(type(array)) and is_plain_tensor(array)):
         out.conjugated = False
         return array if parse_plain(array, out) else parse_other(array, name, out, False)
     return parse(array, name, out)
@@ -100,7 +94,7 @@ cdef bint parse_plainly(object array, Operand* out) except -1:
     out.conjugated = False
     if cnp.PyArray_CheckExact(array):
         return parse_ndarray(array, out)
-    return is_plain_torch(array) and parse_plain(array, out)
+    return is_plain_tensor(array) and parse_plain(array, out)
 
 
 cdef object unconjugated(object array):
@@ -117,7 +111,7 @@ cdef object parse_lazy(object array, str name, Operand* out):
     if cnp.PyArray_CheckExact(array):
         if parse_ndarray(array, out):
             return array
-    elif is_plain_torch(array) or (learn(type(array)) and is_plain_torch(array)):
+    elif is_plain_tensor(array) or (learn(type(array)) and is_plain_tensor(array)):
         if parse_plain(array, out):
             return array
         plain = unconjugated(array)
@@ -139,7 +133,7 @@ cpdef object numpy_view(object array, str name="array"):
 
 
 cdef inline bint is_plain(object array) noexcept:
-    return array is None or cnp.PyArray_Check(array) or is_plain_torch(array)
+    return array is None or cnp.PyArray_Check(array) or is_plain_tensor(array)
 
 
 cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """torch tensors as operands: the fast reading of plain tensors, and what to do about the others."""
 
-from cpython.object cimport PyObject, Py_TYPE
+from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport uint64_t
 
 from rocpy._dlpack cimport DLPackExchangeAPI, Operand
@@ -28,5 +28,6 @@ cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept
 cdef bint is_recorded_here(object array) noexcept
 
 
-cdef inline bint is_plain_tensor(PyObject* array) noexcept:
-    return tensor_type != NULL and (<void*>Py_TYPE(<object>array) == tensor_type or <void*>Py_TYPE(<object>array) == parameter_type)
+cdef inline bint is_plain_tensor(object array) noexcept:
+    cdef void* cls = <void*>Py_TYPE(array)
+    return cls == tensor_type or cls == parameter_type

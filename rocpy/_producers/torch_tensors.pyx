@@ -236,10 +236,6 @@ cdef int find_autograd(const void* plain, const void* parameter) except -1:
     return 0
 
 
-cdef inline bint has_plain_type(object array) noexcept:
-    return is_plain_tensor(<PyObject*>array)
-
-
 cdef inline bint is_known_to_autograd(object array) noexcept:
     """Whether a tensor may require a gradient or carry a tangent."""
     return not torch_tensor_without_autograd(<const void*><PyObject*>array)
@@ -251,7 +247,7 @@ cdef inline bint is_recorded(object array) noexcept:
 
 
 cdef bint is_recorded_here(object array) noexcept:
-    return has_plain_type(array) and is_known_to_autograd(array) and is_recorded(array)
+    return is_plain_tensor(array) and is_known_to_autograd(array) and is_recorded(array)
 
 
 cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept:
@@ -326,8 +322,8 @@ cdef int parse_plain(object array, Operand* out) except -1:
 
 cdef int access_of(object array) except -1:
     """0: torch's dispatcher must see this tensor; 1: its memory may be used; 2: that too, but the use must be recorded."""
-    if not has_plain_type(array):
-        if not learn(type(array)) or not has_plain_type(array):
+    if not is_plain_tensor(array):
+        if not learn(type(array)) or not is_plain_tensor(array):
             return 0
     if not torch_state_is_clear() and not state_harmless(array):
         return 0
@@ -393,7 +389,7 @@ cdef object dispatch_reason(object array, bint is_product=True):
     if not learn(type(array)):
         return None
     functorch = torch._C._functorch
-    if not has_plain_type(array):
+    if not is_plain_tensor(array):
         return kind_reason(array)
     if functorch.is_functorch_wrapped_tensor(array):
         return "it is wrapped by a torch.func transform (vmap, grad, ...)"

@@ -381,7 +381,7 @@ cdef object custom_on_device(ProductCall call):
 
 cdef inline bint is_usual(object array):
     """Whether an operand is numpy's, torch's or none, which most are."""
-    return (array is None or is_plain_tensor(<PyObject *>array) or isinstance(array, (ndarray, WeightOperand))
+    return (array is None or is_plain_tensor(array) or isinstance(array, (ndarray, WeightOperand))
             or hasattr(array, "resolve_conj"))
 
 

@@ -244,7 +244,7 @@ cdef ProductCall user_call(const Arguments *arguments):
 
 cdef inline bint is_for_torch(const Arguments *arguments) except -1:
     """Whether torch must see a call, where that shows before its operands are read: it costs little and saves two exceptions."""
-    return is_plain_tensor(arguments.a) and torch_is_first(arguments.a, arguments.b, arguments.c, arguments.bias)
+    return is_plain_tensor(<object>arguments.a) and torch_is_first(arguments.a, arguments.b, arguments.c, arguments.bias)
 
 
 cdef object by_dispatcher(object dispatcher, PyObject *const *values, Py_ssize_t count, PyObject *names):
@@ -255,7 +255,11 @@ cdef object by_dispatcher(object dispatcher, PyObject *const *values, Py_ssize_t
     if names != NULL:
         for i in range(PyTuple_GET_SIZE(names)):
             keywords[<object>PyTuple_GET_ITEM(names, i)] = <object>values[count + i]
-    return dispatcher("matmul", operands, keywords)
+    autotune = keywords.pop("autotune", None)
+    if autotune is None:
+        return dispatcher("matmul", operands, keywords)
+    with override(autotune):
+        return dispatcher("matmul", operands, keywords)
 
 
 cdef vectorcallfunc _take_all = PyVectorcall_Function(matmul)
@@ -282,7 +286,7 @@ cdef object take_usual(PyObject *function, PyObject *const *values, size_t count
     cdef Arguments arguments
     cdef object result = None
     if read_call(&arguments, values, PyVectorcall_NARGS(count), names):
-        if is_for_torch(&arguments) and arguments.autotune == <PyObject *>None:
+        if is_for_torch(&arguments):
             dispatcher = torch_dispatcher()
             if dispatcher is not None:
                 return by_dispatcher(dispatcher, values, PyVectorcall_NARGS(count), names)

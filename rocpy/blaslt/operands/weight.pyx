@@ -283,7 +283,8 @@ cdef class Weight(WeightOperand):
     def __reduce__(self):
         source, bias, scale = self.current().values()
         attributes = getattr(self, "__dict__", {})
-        return (_rebuild, (_copies.picklable(source), bias, self.layout, _copies.picklable(scale), type(self), attributes))
+        arrays = [_copies.picklable(array) for array in (source, bias, scale)]
+        return (_rebuild, (arrays[0], arrays[1], self.layout, arrays[2], type(self), attributes))
 
     def __repr__(self):
         cdef WeightSnapshot snapshot
@@ -297,7 +298,8 @@ cdef class Weight(WeightOperand):
 def _rebuild(source, bias, layout, scale=None, cls=Weight, attributes=()):
     """Make a Weight again from what it pickles as, with the attributes of a subclass."""
     weight = cls.__new__(cls)
-    Weight.__init__(weight, _copies.unpickled(source), bias, scale=_copies.unpickled(scale), layout=layout)
+    source, bias, scale = [_copies.unpickled(array) for array in (source, bias, scale)]
+    Weight.__init__(weight, source, bias, scale=scale, layout=layout)
     return with_attributes(weight, attributes)
 
 

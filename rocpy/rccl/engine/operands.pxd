@@ -11,7 +11,7 @@ cdef object index_or_none(object number)
 # A number of a rank.
 cdef int rank_in(object rank, int nranks, str name, int own) except -1
 # An operand or, if it is to be written, a result; gives what keeps its memory, even if the array is given other memory meanwhile.
-cdef object parse_operand(object array, str name, Operand* operand, bint is_output)
+cdef object parse_operand(object array, str name, Operand* operand, bint is_output, bint is_pinned=*)
 cdef int64_t elements(const Operand* operand)
 cdef size_t bytes_of(const Operand* operand)
 cdef int check_contiguous(const Operand* operand, str name) except -1

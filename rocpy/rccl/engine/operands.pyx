@@ -39,7 +39,8 @@ cdef int rank_in(object rank, int nranks, str name, int own) except -1:
     return number
 
 
-cdef object parse_operand(object array, str name, Operand* operand, bint is_output):
+cdef object parse_operand(object array, str name, Operand* operand, bint is_output, bint is_pinned=False):
+    """Read an operand; return what owns its memory, pinned unless it is already."""
     try:
         owner = parse_output(array, name, operand, False) if is_output else parse_transferred(array, name, operand)
     except InvalidOperandError:
@@ -48,7 +49,7 @@ cdef object parse_operand(object array, str name, Operand* operand, bint is_outp
             raise
         raise InvalidOperandError(f"{name}: RCCL has no collectives of {dtype}") from None
     # At once: code of the next operand, and other threads, may give the array other memory.
-    return owner, pinned_memory(array)
+    return owner, None if is_pinned else pinned_memory(array)
 
 
 cdef int64_t elements(const Operand* operand):
@@ -154,7 +155,7 @@ cdef object set_result(
             _device.leave(previous)
         call.target = operand_out.data
         return pinned_memory(call.result)
-    owner = parse_operand(out, "out", operand_out, True)
+    owner = parse_operand(out, "out", operand_out, True, out is x)
     check_contiguous(operand_out, "out")
     if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
         raise InvalidOperandError(

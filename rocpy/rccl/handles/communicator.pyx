@@ -241,7 +241,7 @@ cdef class Handle:
     cdef int launch(self, Call call, double seconds) except -100:
         """Give a call to RCCL; a nonblocking communicator may need time to take it."""
         cdef int code, previous
-        cdef bint is_taken
+        cdef bint is_taken, is_grouped = call.group is not None
         cdef const char* text = NULL
         release_finished()  # before this call, for which memory that is freed would wait too
         self.set_patience(seconds)
@@ -259,17 +259,19 @@ cdef class Handle:
             with nogil:
                 code = issue(call)
                 is_taken = code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage
-            if call.group is not None:
+                if code == 0 and not is_grouped:
+                    code = outcome_of(call)
+            if is_grouped:
                 if code == 0 or code == <int>abi.ncclInProgress:
                     code = NOT_DONE  # it begins with the group's end
             else:
                 if code == <int>abi.ncclInProgress:
                     code = self.await_launch(call)
-                if code == 0:
-                    with nogil:
-                        code = outcome_of(call)
-                    if code == STREAM_FAILED:
-                        code = NOT_DONE  # whoever waits for it is told
+                    if code == 0:
+                        with nogil:
+                            code = outcome_of(call)
+                if code == STREAM_FAILED:
+                    code = NOT_DONE  # whoever waits for it is told
         finally:
             _device.leave(previous)
         if code != NOT_DONE:
@@ -481,7 +483,7 @@ cdef int set_op(Handle self, Call call, object op) except -1:
             raise InvalidArgumentError("op: was created for another dtype than that of x")
         call.op = reduction.number
         return 0
-    number = OPS.get(op) if isinstance(op, str) else None
+    number = (<dict>OPS).get(op) if isinstance(op, str) else None
     if number is None:
         raise InvalidArgumentError(
             f"op: got {op!r}, expected one of {', '.join(OPS)}, or the result of premul_sum{did_you_mean(op, OPS)}"

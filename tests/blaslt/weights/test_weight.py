@@ -171,9 +171,12 @@ def test_bfloat16_torch_weights(operands, torch):
 def test_a_weight_of_narrow_tensors_is_pickled(quantize, name, copied, torch):
     a, scale_a = quantize(torch.linspace(-1, 1, 64).reshape(1, 64), name, axis=-1)
     b, scale_b = quantize(torch.linspace(-3, 4, 64 * 32).reshape(64, 32), name, axis=-2)
-    weight = rocpy.Weight(b, scale=scale_b)
+    bias = torch.linspace(-1, 1, 32).to(torch.float8_e5m2)
+    weight = rocpy.Weight(b, bias=bias, scale=scale_b)
     again = copied(weight)
     assert (again.dtype, again.scale.dtype) == (weight.dtype, scale_b.dtype)
+    assert again.bias.dtype == bias.dtype
+    assert torch.equal(again.bias.float(), bias.float())
     of_both = [rocpy.matmul(a, w, scale_a=scale_a, dtype="float32") for w in (weight, again)]
     assert torch.equal(*of_both)
 
