@@ -45,7 +45,8 @@ class RocpyError(Exception):
     """Root of every exception that rocpy defines."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)
+        # As the constructors in C do, of which torch's compiler traces no call: it would show an error of its own.
+        self.args = args
 
 
 class _CallError(RocpyError):

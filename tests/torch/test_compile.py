@@ -88,6 +88,25 @@ def test_matmul_compiles(name):
         torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("more", [{"beta": 1.0}, {"stream": 0}, {"autotune": False}], ids=str)
+def test_a_refusal_is_shown_as_it_is_without_a_compiler(more):
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    (name,) = more
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=rf"(InvalidProblem|Unsupported)Error\(.{name}(:| =) "):
+        torch.compile(lambda a: rocpy.matmul(a, b, **more), fullgraph=True, backend="eager")(a)
+
+
+def test_a_refusal_is_caught_in_a_compiled_function():
+    def run(a, b):
+        try:
+            return rocpy.matmul(a, b, stream=0)
+        except rocpy.UnsupportedError:
+            return a @ b
+
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    torch.testing.assert_close(torch.compile(run, fullgraph=True, backend="eager")(a, b), a @ b)
+
+
 def test_matmul_compiles_where_only_rocpy_was_imported(run_python):
     run_python("""
         import warnings

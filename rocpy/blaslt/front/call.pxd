@@ -11,4 +11,4 @@ cdef object outputs_of(ProductCall call)
 # Refuses what is refused of a call before anything is computed.
 cdef int check_product(ProductCall call) except -1
 # Makes a call with an epilogue of the user's.
-cdef object custom_matmul(ProductCall call, object autotune)
+cdef object custom_matmul(ProductCall call)

@@ -38,7 +38,6 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from numpy import ndarray
 
-from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.composed import product as _composed
@@ -361,17 +360,10 @@ cdef object _custom = None
 cdef object _executable_of = None
 
 
-cdef object custom_matmul(ProductCall call, object autotune):
+cdef object custom_matmul(ProductCall call):
     """Run a product with an epilogue of the user's."""
     cdef DefaultFpEnvironment environment
     environment.hold()
-    if autotune is not None:
-        with override(autotune):
-            return custom_on_device(call)
-    return custom_on_device(call)
-
-
-cdef object custom_on_device(ProductCall call):
     if call.stream is None:
         return custom_product(call)
     call.stream = hold_stream(call.stream)
@@ -413,5 +405,5 @@ def compute_product(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bia
     call.a, call.b, call.c, call.bias, call.aux, call.alpha, call.beta = a, b, c, bias, aux, alpha, beta
     call.epilogue, call.inputs, call.clamp, call.dtype, call.compute, call.options = epilogue, epilogue_inputs, clamp, dtype, compute, options
     if isinstance(epilogue, _USER_EPILOGUE):
-        return custom_matmul(call, None)
+        return custom_matmul(call)
     return outputs_of(call)

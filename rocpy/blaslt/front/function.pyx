@@ -133,6 +133,12 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     cdef Arguments arguments
     cdef ProductCall call
     cdef ScaleArguments scales
+    if autotune is not None:
+        with override(autotune):
+            return matmul(
+                a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs,
+                scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out,
+                options=options, algorithm=algorithm, stream=stream)
     if epilogue is not None and type(epilogue) is not str and isinstance(epilogue, _USER_EPILOGUE):
         call = ProductCall.__new__(ProductCall)
         call.a, call.b, call.c, call.bias, call.aux, call.out, call.alpha, call.beta = a, b, c, bias, aux, out, alpha, beta
@@ -140,7 +146,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         call.options, call.stream, call.algorithm = options, stream, algorithm
         call.scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
         try:
-            return custom_matmul(call, autotune)
+            return custom_matmul(call)
         except TorchLayerRequired:
             dispatcher = torch_dispatcher()
             if dispatcher is None:
@@ -148,15 +154,9 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         return dispatcher("matmul", (a, b, c), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
             compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
-            amax=amax, algorithm=algorithm, autotune=autotune))
+            amax=amax, algorithm=algorithm))
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
-    if autotune is not None:
-        with override(autotune):
-            return matmul(
-                a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
-                scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
-                stream=stream)
     scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
     if algorithm is not None and isinstance(algorithm, Mapping):  # a record that was exported tells its problem too, which is compared
         return forced_product(a, b, c, algorithm, out, stream, dict(
@@ -272,7 +272,7 @@ cdef object usual(Arguments *arguments):
         arguments.row = epilogue_index(<object>arguments.epilogue)
         return outputs(arguments)
     if not built_in and isinstance(<object>arguments.epilogue, _USER_EPILOGUE):
-        return custom_matmul(user_call(arguments), None)
+        return custom_matmul(user_call(arguments))
     return None
 
 

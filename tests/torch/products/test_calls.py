@@ -73,6 +73,18 @@ def test_the_same_as_by_the_dispatcher(name, autocast):
     torch.testing.assert_close(short, long, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("rare", [{}, {"scale_a": None}], ids=["usual", "rare"])
+def test_recorded_products_may_have_a_choice_of_tuning(rare):
+    a, b, s = leaf(3, 4), leaf(4, 5).detach(), leaf(5)
+    inputs = {"bias": 0.0, "s": s}
+    scaled = rocpy.matmul(a.detach(), b, epilogue=SCALED, epilogue_inputs=inputs, autotune=False, **rare)
+    torch.testing.assert_close(scaled, (a @ b) * s)
+    for amp in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=amp):
+            for epilogue, more in (("relu", {}), (SCALED, {"epilogue_inputs": inputs})):
+                assert rocpy.matmul(a, b, epilogue=epilogue, autotune=False, **more, **rare).requires_grad
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", ["product", "addend", "gelu", "linear"])
 def test_a_recorded_product_takes_few_calls(name, autocast):
