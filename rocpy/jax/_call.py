@@ -33,9 +33,11 @@ def _register() -> None:
     jax.ffi.register_ffi_target(_TARGET, _handler.ROCM_HANDLER, platform="ROCM")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Spec:
-    """What decides a product beside its operands.
+    """What decides a product beside its operands; equal where each number has the same bits.
+
+    Numbers compare otherwise: 0.0 and -0.0 would share a program, and NaN would have a new one each time.
 
     Parameters
     ----------
@@ -68,6 +70,16 @@ class Spec:
     options: str = ""
     scale_a: float | None = None
     scale_b: float | None = None
+    _text: str = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_text", repr(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
 
     @property
     def row(self) -> EpilogueRow:

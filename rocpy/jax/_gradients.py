@@ -35,26 +35,27 @@ def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[An
     Operands that are replicated in ``jax.shard_map`` vary with the others first: their gradients are sums then.
     """
     operands = vary_together((a, b, c, bias, aux))
-    if not any(isinstance(x, jax.core.Tracer) for x in operands):
-        _limit_programs(spec)
+    _limit_programs(spec)
     results: tuple[Any, ...] = _compiled(spec, *operands)
     return results
 
 
-# Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time.
-@functools.partial(jax.jit, static_argnums=0, inline=True)
+# Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time. Not inlined into what is
+# traced around it: jax.checkpoint runs that operation by operation, and jax holds the program of a bare one forever.
+@functools.partial(jax.jit, static_argnums=0)
 def _compiled(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     return _recorded(spec, a, b, c, bias, aux)
 
 
 # A call outside ``jax.jit`` compiles a program for each value of alpha, beta, a scale or a bound, of 1 to 2 MB, which
-# jax would hold for as long as the process lives.
+# jax would hold for as long as the process lives. Calls with tracers count too: those of jax.vmap, jax.vjp and
+# jax.checkpoint run programs as well, and one inside jax.jit that is traced anew loses nothing but time.
 _MOST_SPECS = 128
 _seen: set[Spec] = set()
 
 
 def _limit_programs(spec: Spec) -> None:
-    """Give back the programs of calls outside ``jax.jit`` before there are those of too many specs."""
+    """Give back the programs of calls outside ``jax.jit`` before there are those of too many sets of arguments."""
     if spec not in _seen:
         if len(_seen) >= _MOST_SPECS:
             _compiled.clear_cache()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import threading
 
 import numpy as np
@@ -195,29 +196,36 @@ def test_loops_and_branches(jax, matmul):
     np.testing.assert_array_equal(jax.jit(lambda x: jax.lax.fori_loop(0, 6, body, x))(8 * np.eye(4)), np.eye(4) / 8)
 
 
-def test_calls_with_ever_new_numbers_do_not_collect_programs(jax, matmul, monkeypatch):
+@pytest.mark.parametrize("transformation", ["none", "vmap", "vjp", "checkpoint"])
+def test_calls_with_ever_new_numbers_do_not_collect_programs(transformation, jax, matmul, monkeypatch):
     from rocpy.jax import _gradients
 
-    monkeypatch.setattr(_gradients, "_MOST_SPECS", 2)
+    monkeypatch.setattr(_gradients, "_MOST_SPECS", 1)
     monkeypatch.setattr(_gradients, "_seen", set())
-    cleared = []
-    compiled = _gradients._compiled
+    transformed = {
+        "none": lambda f, x: f(x),
+        "vmap": lambda f, x: jax.vmap(f)(x[None])[0],
+        "vjp": lambda f, x: jax.vjp(f, x)[0],
+        "checkpoint": lambda f, x: jax.checkpoint(f)(x),
+    }[transformation]
+    x, w = jax.numpy.ones((2, 3)), jax.numpy.ones((3, 4))
+    programs = []
+    for alpha in (1.0, 2.0, 3.0, 4.0, 5.0):
+        assert float(transformed(lambda x, alpha=alpha: matmul(x, w, alpha=alpha), x)[0, 0]) == 3 * alpha
+        gc.collect()
+        programs.append(len(jax.devices()[0].client.live_executables()))
+    assert programs[4] <= programs[1]
 
-    class Counted:
-        def __call__(self, *given):
-            return compiled(*given)
 
-        def clear_cache(self):
-            cleared.append(True)
-            compiled.clear_cache()
+def test_the_sign_of_a_zero_is_part_of_a_program_and_nan_is_one_number(jax, matmul):
+    from rocpy.jax._call import Spec
 
-    monkeypatch.setattr(_gradients, "_compiled", Counted())
-    x, w = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
-    for alpha in (1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0):
-        assert float(matmul(x, w, alpha=alpha)[0, 0]) == 3 * alpha
-    assert len(cleared) == 1
-    gradient = jax.grad(lambda x: matmul(x, w, alpha=5.0).sum())(x)
-    np.testing.assert_allclose(gradient, np.full((2, 3), 20.0))
+    x, w = np.ones((1, 2), np.float32), -np.ones((2, 1), np.float32)
+    signs = [np.signbit(matmul(x, w, epilogue="clamp", clamp=(low, 5.0)))[0, 0] for low in (0.0, -0.0, 0.0)]
+    assert signs == [False, True, False]
+    first, second = Spec(alpha=float("nan")), Spec(alpha=float("nan"))
+    assert first == second
+    assert hash(first) == hash(second)
 
 
 def test_it_is_one_call_in_the_compiled_program(jax, matmul):
