@@ -40,8 +40,8 @@ def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[An
     return results
 
 
-# Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time. Not inlined into what is
-# traced around it: jax.checkpoint runs that operation by operation, and jax holds the program of a bare one forever.
+# Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time. Not inlined into what
+# is traced around it: jax.checkpoint runs that operation by operation, and jax holds the program of a bare one forever.
 @functools.partial(jax.jit, static_argnums=0)
 def _compiled(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     return _recorded(spec, a, b, c, bias, aux)
