@@ -58,7 +58,8 @@ class Options:
     reproducible
         ``True``: results are bitwise identical from run to run, whatever else is running; tuned choices are not used,
         because another machine may choose differently. ``"batch"``: in addition, each row is bitwise identical
-        whatever the number of rows. Raises UnsupportedError if the platform cannot guarantee this.
+        whatever the number and content of the other rows, but for the sign and payload of a NaN. Raises
+        UnsupportedError if the platform cannot guarantee this.
     dynamic
         ``"m"``: a :class:`rocpy.Matmul` accepts new operands with a different M and plans again; ``None``: it refuses
         them.

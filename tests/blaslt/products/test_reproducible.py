@@ -115,6 +115,16 @@ def test_other_rows_and_their_values_do_not_matter():
         np.testing.assert_array_equal(rocpy.matmul(a, b)[:2], first)
 
 
+@pytest.mark.parametrize("name", ["float32", "float8_e4m3fn"])
+def test_what_is_nan_is_so_beside_any_rows(name):
+    a, b = (np.ones(shape, dtypes.lookup(name).numpy) for shape in ((40, 64), (64, 48)))
+    a[:, 0], b[1, ::2] = np.nan, -np.nan  # of which one has to be taken
+    scales = {} if name == "float32" else {"scale_a": 1.0, "scale_b": 1.0}
+    with rocpy.options(reproducible="batch"):
+        for rows in range(1, 41):
+            assert np.isnan(rocpy.matmul(a[:rows], b, dtype="float32", **scales)).all()
+
+
 def test_the_plan_lists_only_what_is_promised():
     a, b, _ = operands("float32", 1, 4096, 512)
     with rocpy.Matmul(a, b) as free, rocpy.Matmul(a, b, options={"reproducible": "batch"}) as bound:
