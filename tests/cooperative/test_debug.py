@@ -203,6 +203,22 @@ def test_calls_of_one_line_are_calls_of_their_own(function, debug):
         coop.jit(debug=debug)(function)[1, 8](np.arange(8), np.zeros(8))
 
 
+def test_a_call_in_the_test_of_a_loop_is_one_call():
+    @coop.jit  # CPython compiles the test of a `while` twice
+    def kernel(out):
+        i = coop.threadIdx.x
+        passes = 1 + i % 2
+        for _ in range(passes):
+            left = 3 - passes
+            while left > 0 and coop.sum(coop.this_block(), 1, all=True) > 0:
+                out[i] += 1
+                left -= 1
+
+    out = np.zeros(8)
+    kernel[1, 8](out)
+    assert out.tolist() == [2.0] * 8
+
+
 @pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_call_in_a_function_is_the_same_call_wherever_that_is_called(debug):
     @coop.jit(debug=debug)

@@ -58,6 +58,12 @@ WRONG = [
     ("out[0] = a\n    a = 1", 2, r"a is used before it has a value"),
     ("out[0] = x", 2, r"setitem\(array.*the value must fit the elements"),
     ("r[0] = 1", 2, r"a read-only array is written to: pass a writable one"),
+    ("r += x", 2, r"a read-only array is written to"),
+    ("r.flat[0] = 1", 2, r"a read-only array is written to"),
+    ("for v, w in np.nditer((x, r)):\n        w[()] = v[()]", 3, r"a read-only array is written to"),
+    ("np.fill_diagonal(r.reshape(1, 3), 1)", 2, r"a read-only array is written to"),
+    ("np.ascontiguousarray(r)[0] = 1", 2, r"a read-only array is written to"),
+    ("out <<= x", 2, r"changed in place by array.*do not take the result"),
     ("t = (1, 2)\n    t[0] = 3", 3, r"an immutable object, .*tuples are immutable"),
     ("t = (1, 2.0)\n    out[0] = t[coop.threadIdx.x]", 3, r"a tuple of different types must be a literal"),
     ("coop.threadIdx.x = 1", 2, r"coop\.threadIdx\.x cannot be set"),
@@ -138,6 +144,33 @@ def test_for_a_gpu(number):
     with pytest.raises(KernelTypeError, match=said) as told:
         coop.compile(kernel_of(body, number), SIGNATURE, cache=False)
     check(told, number, line)
+
+
+def set_first(record):
+    record.f0 = 9
+
+
+def test_records_of_a_read_only_array_are_read():
+    @coop.jit
+    def wrong(x):
+        for record in x:
+            set_first(record)
+
+    @coop.jit
+    def right(x, out):
+        for i in range(2):
+            for record in (out[0], out[1]):
+                record.f0 += x[i].f0
+        for mine, held in np.nditer((out.f1, x.f1)):
+            mine[()] = held[()]
+
+    x, out = np.array([(1, 2.0), (3, 4.0)], "i4,f8"), np.zeros(2, "i4,f8")
+    x.flags.writeable = False
+    with pytest.raises(KernelTypeError, match="a read-only array is written to"):
+        wrong[1, 1](x)
+    right[1, 1](x, out)
+    assert out.tolist() == [(4, 2.0), (4, 4.0)]
+    assert x.tolist() == [(1, 2.0), (3, 4.0)]
 
 
 shape = two  # named as an attribute of the arrays in the next kernel

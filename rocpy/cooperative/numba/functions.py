@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types as python_types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from numba.core import ir, types
+from numba.core.bytecode import _FIXED_OFFSET
 from numba.core.compiler_machinery import register_pass
 from numba.core.target_extension import current_target
 from numba.core.untyped_passes import MakeFunctionToJitFunction
@@ -71,6 +73,28 @@ def cached_by_contents(make: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes a dispatcher of a function once, and again when what the function names changed."""
     cached = functools.cache(lambda function, _fingerprint, *choices: make(function, *choices))
     return lambda function, *choices: cached(function, fingerprint_of(function), *choices)
+
+
+def position_of(code: Any, offset: int, line: int) -> Any:
+    """Return where a call of a line is in the source: what CPython compiles twice, as a loop's test, is one call.
+
+    Parameters
+    ----------
+    code
+        Of a function, which may define others that are compiled in its place.
+    offset
+        Of the call, as Numba counts; what is returned where the source is not known.
+    line
+        Of the call.
+    """
+    index = (offset - _FIXED_OFFSET) // 2
+    codes = [code]
+    for each in codes:
+        codes += [constant for constant in each.co_consts if isinstance(constant, python_types.CodeType)]
+        position = next(itertools.islice(each.co_positions(), index, None), None) if index >= 0 else None
+        if position is not None and position[0] == line and None not in position:
+            return position
+    return offset
 
 
 def callees(function: Any) -> list[Any]:

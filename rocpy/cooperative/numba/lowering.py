@@ -310,11 +310,12 @@ class SiteLower(KernelLower):
         return str(module or "").startswith(_PACKAGE)
 
     def _identity(self, inst: Any) -> str:
-        """Return what tells a call from others of its line: its offset and its types."""
+        """Return what tells a call from others of its line: where it is in that, and its types."""
         expression = inst.value
         offsets = (_OFFSET.search(each) for each in (inst.target.name, expression.func.name))
-        offset = next((each[1] for each in offsets if each), "")
-        text = f"{offset} {self.typeof(expression.func.name)} {self.fndesc.calltypes[expression]}"
+        offset = next((int(each[1]) for each in offsets if each), -1)
+        position = functions.position_of(self.func_ir.func_id.code, offset, inst.loc.line)
+        text = f"{position} {self.typeof(expression.func.name)} {self.fndesc.calltypes[expression]}"
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def _mark_line(self, inst: Any) -> None:

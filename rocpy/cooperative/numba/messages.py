@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from numba.core import errors
+from numba.core.typing import npydecl
 
+from rocpy.cooperative.numba.memory import read_only
 from rocpy.cooperative.numba.types import MARK, NO_MEMORY
 
 _ALLOCATING = r"zeros|ones|empty|full|arange|linspace|eye|zeros_like|ones_like|empty_like|full_like|copy|concatenate"
@@ -34,7 +36,7 @@ def _types(text: str) -> str:
 def _no_element(seen: re.Match[str]) -> str:
     what, shown = seen[1], _types(seen[2]).strip()
     if what == "setitem" and shown.startswith("readonly array"):
-        return "a read-only array is written to: pass a writable one"
+        return read_only.MESSAGE
     if what == "setitem" and not shown.startswith(("array", "unaligned array")):
         return f"an element of an immutable object, ({shown}), is set; tuples are immutable: use coop.local.array"
     if what == "setitem":
@@ -225,9 +227,24 @@ def reason_of(error: BaseException, *, on_device: bool = False) -> str:
     for pattern, said in _SAID:
         if seen := pattern.search(text):
             return seen.expand(said) if isinstance(said, str) else said(seen)
+    if changed := _changed_in_place(error):
+        return changed
     if not isinstance(error, (errors.NumbaError, TypeError, ValueError, NameError)):
         return f"Numba cannot compile it ({type(error).__name__}: {text})"
     return _first_sentence(text)
+
+
+def _changed_in_place(error: BaseException) -> str:
+    """Return why Numba has no type for ``x += y`` of an array, whose rule then fails; empty for any other error."""
+    frame: Any = {}
+    step = error.__traceback__
+    while step is not None:
+        frame, step = step.tb_frame.f_locals, step.tb_next
+    if not isinstance(frame.get("self"), npydecl.NumpyRulesInplaceArrayOperator) or "lhs" not in frame:
+        return ""
+    if not frame["lhs"].mutable:
+        return read_only.MESSAGE
+    return f"the elements of {frame['lhs']}, changed in place by {frame['rhs']}, do not take the result: write a loop"
 
 
 def _renamed(seen: re.Match[str]) -> re.Match[str]:

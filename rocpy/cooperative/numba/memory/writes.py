@@ -17,6 +17,7 @@ from numba.core import ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 
 from rocpy.cooperative.api import device
+from rocpy.cooperative.numba.memory.read_only import ReadOnly
 
 WRITTEN = "rocpy_written"  # what the paths are called in the metadata of a compiled function
 
@@ -157,6 +158,7 @@ _VIEWS = frozenset(
     ]
 )
 _WRITING_METHODS = frozenset({"sort", "partition"})  # of arrays, though the function of that name makes a new one
+_WRITING_FUNCTIONS = frozenset({"fill_diagonal"})  # of numpy's, to the first argument
 _WRITING_BUILTINS = frozenset({"setattr", "delattr"})
 
 
@@ -197,6 +199,7 @@ class _Analysis:
         self._types, self._calls, self._arguments = typemap, calltypes, arguments
         self._paths: dict[str, set[Path]] = {}  # of what a variable's value has memory of
         self.written: set[Path] = set()
+        self.stores: dict[str, tuple[Any, Any]] = {}  # variables that are certainly written to, and where
         self.returned: set[Path] = set()
         statements = [each for block in func_ir.blocks.values() for each in block.body]
         self._values: dict[str, list[Any]] = {}  # that a variable is assigned
@@ -206,7 +209,13 @@ class _Analysis:
         size = -1
         while size != (size := sum(map(len, self._paths.values()))):
             for each in statements:
+                self._loc = each.loc
                 self._visit(each)
+        ReadOnly(typemap, self._values).refuse_stores(self.stores.values())
+
+    def _store(self, variable: Any) -> None:
+        self.written |= _whole(self._of(variable))
+        self.stores.setdefault(variable.name, (variable, self._loc))
 
     def _of(self, variable: Any) -> set[Path]:
         return self._paths.get(variable.name, set())
@@ -255,7 +264,7 @@ class _Analysis:
                 self._paths.setdefault(statement.target.name, set()).update(new)
         elif isinstance(statement, (ir.SetItem, ir.StaticSetItem, ir.SetAttr, ir.DelItem, ir.StoreMap)):
             target = statement.dct if isinstance(statement, ir.StoreMap) else statement.target
-            self.written |= _whole(self._of(target))
+            self._store(target)
             value = getattr(statement, "value", None)
             if isinstance(value, ir.Var) and not isinstance(self._types.get(target.name), types.Array):
                 self._paths.setdefault(target.name, set()).update(_part(self._of(value)))
@@ -283,7 +292,7 @@ class _Analysis:
         if value.op == "static_getitem":
             return self._member(value.value, value.index)
         if value.op == "inplace_binop":
-            self.written |= _whole(self._of(value.lhs))
+            self._store(value.lhs)
         elif value.op == "arrayexpr" or (value.op in ("binop", "unary") and self._is_array(statement.target)):
             return set()  # a new array
         return _part(set().union(*map(self._of, operands)))
@@ -299,6 +308,7 @@ class _Analysis:
             own = self._writes_of(function.dispatcher, call)
             if own is not None:
                 self.written |= _whole(self._through(call, own.written))
+                self.stores |= {each.name: (each, self._loc) for i, each in enumerate(call.args) if (i,) in own.written}
                 return _part(self._through(call, own.returned))
         elif isinstance(function, types.BoundFunction):
             key = function.typing_key
@@ -313,7 +323,7 @@ class _Analysis:
             written, fresh = _known(key, call)
             if written is not None:
                 for each in written:
-                    self.written |= _whole(self._of(each))
+                    self._store(each)
                 return self._passed_on(passed, reads=True, fresh=fresh)
         return self._passed_on(passed, reads=False, fresh=False)
 
@@ -328,7 +338,7 @@ class _Analysis:
         named = [*zip(names, call.args, strict=False), *call.kws]
         for name, each in named:
             if name in _PRIMITIVES_WRITE or (function in _ATOMICS and name == "array"):
-                self.written |= _whole(self._of(each))
+                self._store(each)
 
     def _writes_of(self, dispatcher: Any, call: Any) -> Writes | None:
         """Return what a compiled function does; None where it is not known, or which argument is which."""
@@ -361,6 +371,8 @@ def _known(key: Any, call: Any) -> tuple[list[Any] | None, bool]:
     name, module = getattr(key, "__name__", ""), str(getattr(key, "__module__", "")).partition(".")[0]
     if module == "builtins":
         return (None if name in _WRITING_BUILTINS else []), False
+    if module == "numpy" and name in _WRITING_FUNCTIONS:
+        return list(call.args[:1]), False
     if module == "numpy" and name in FRESH | _VIEWS:
         return out, name in FRESH and not out
     if key in (operator.getitem, operator.contains):
