@@ -62,7 +62,7 @@ WRONG = [
     ("r.flat[0] = 1", 2, r"a read-only array is written to"),
     ("for v, w in np.nditer((x, r)):\n        w[()] = v[()]", 3, r"a read-only array is written to"),
     ("np.fill_diagonal(r.reshape(1, 3), 1)", 2, r"a read-only array is written to"),
-    ("np.ascontiguousarray(r)[0] = 1", 2, r"a read-only array is written to"),
+    ("np.ascontiguousarray(r)[0] = 1", 2, r"a read-only array is written to|memory is allocated here"),
     ("out <<= x", 2, r"changed in place by array.*do not take the result"),
     ("t = (1, 2)\n    t[0] = 3", 3, r"an immutable object, .*tuples are immutable"),
     ("t = (1, 2.0)\n    out[0] = t[coop.threadIdx.x]", 3, r"a tuple of different types must be a literal"),

@@ -33,10 +33,12 @@ class ReadOnly:
 
     def refuse_stores(self, stores: Iterable[tuple[Any, Any]]) -> None:
         """Refuse what writes to a read-only array; a store is a variable, and where it is written to."""
-        for variable, loc in stores:  # from which `messages` has the line
+        for variable, loc in stores:
             self._visited.clear()
             if self._leads_there(variable, None):
-                raise refuse(MESSAGE)
+                error = refuse(MESSAGE)
+                error.loc = loc  # from which `messages` has the line
+                raise error
 
     def _leads_there(self, variable: Any, index: Any) -> bool:
         """Return whether a variable, or the member of an index where it is a tuple, has memory of such an array."""
