@@ -30,7 +30,7 @@ METHOD = '''    def all_gather_v(self, x: ArrayLike, counts: Sequence[int], *, t
         ...     comm.all_gather_v(np.arange(2), [2])
         array([0, 1])
         """
-        rows = self._counts("counts", counts)
+        rows = row_counts("counts", counts, self.nranks)
         own = np.asarray(x)
         copies = np.concatenate([own] * self.nranks)
         return self.all_to_all_v(copies, [rows[self.rank]] * self.nranks, rows, timeout_s=timeout_s)
@@ -62,13 +62,16 @@ def test_all_gather_v():
         assert seen.shape == expected.shape
         assert (np.abs(seen - expected) <= bound).all()
 '''
+ANCHOR = """    @overload
+    def all_reduce_with_bias(
+        self, x: _Array, bias: ArrayLike, *, block: Literal[True]"""
 TESTS = ("tests/rccl/test_communicator.py::test_collectives_of_threads",)
 
 
 def change(texts: dict[str, str]) -> dict[str, str]:
     """Return the files with the collective."""
     return {
-        METHODS: insert_before(texts, METHODS, "    def _counts(", METHOD),
+        METHODS: insert_before(texts, METHODS, ANCHOR, METHOD),
         ORACLE: insert_before(texts, ORACLE, '    if case.collective in ("all_gather", "gather"):\n', COMPUTED),
         GUIDE: texts[GUIDE].rstrip("\n")
         + "\n\n`all_gather_v(x, counts)` gathers another number of rows from each rank.\n",

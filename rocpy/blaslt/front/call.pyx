@@ -357,7 +357,6 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
 
 # The function form with an epilogue of the user's; None until a call has one: a plain product needs none of it.
 cdef object _custom = None
-cdef object _executable_of = None
 
 
 cdef object custom_matmul(ProductCall call):
@@ -379,7 +378,7 @@ cdef inline bint is_usual(object array):
 
 cdef object custom_product(ProductCall call):
     """Make the product of the library that the epilogue begins with, if it does, and finish its result."""
-    global _custom, _executable_of
+    global _custom
     if not (is_usual(call.a) and is_usual(call.b) and is_usual(call.c)):
         for name in ("a", "b", "c", "bias", "aux"):
             setattr(call, name, _operand.readable(getattr(call, name), name))
@@ -388,10 +387,9 @@ cdef object custom_product(ProductCall call):
             return viewed.finish(custom_product(viewed.prepare()))
     if _custom is None:
         from rocpy.blaslt.custom import call as _custom
-        _executable_of = _custom.executable_of
     if call.algorithm is not None:
         return _custom.by_algorithm(call)
-    cdef Executable executable = _executable_of(call, tuning_word())
+    cdef Executable executable = _custom.executable_of(call, tuning_word())
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)
     cdef tuple results = executable.finish(call, base)
