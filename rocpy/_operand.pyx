@@ -146,9 +146,10 @@ cpdef object readable(object array, str name):
         return array
     if PyCapsule_CheckExact(array):
         return numpy_view(array, name)
-    if hasattr(array, "dtype") and hasattr(array, "shape"):
-        return array
     cls = type(array)
+    # First: a nested tensor's shape raises.
+    if learn(cls) or (hasattr(array, "dtype") and hasattr(array, "shape")):
+        return array
     if hasattr(cls, "__dlpack__") or hasattr(array, "__array_interface__") or hasattr(array, "__array_struct__") or PyObject_CheckBuffer(array):
         return numpy_view(array, name)
     return array

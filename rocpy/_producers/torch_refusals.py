@@ -8,7 +8,7 @@ from typing import Any
 
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
-__all__ = ["TorchLayerRequired", "advice", "refuse_layout"]
+__all__ = ["TorchLayerRequired", "advice", "is_unreadable", "refuse_layout"]
 
 
 class TorchLayerRequired(UnsupportedError):  # noqa: N818 - a call for the torch layer, not a fault
@@ -43,16 +43,42 @@ def advice(reason: str) -> str:
     return "call it outside of the transform or the tracing"
 
 
+def _is_a(array: Any, module: str, name: str) -> bool:
+    """Return whether a tensor is of a class of torch's, which lives in a module that may not be imported."""
+    cls = getattr(sys.modules.get(module), name, None)
+    return cls is not None and isinstance(array, cls)
+
+
+def is_unreadable(array: Any) -> bool:
+    """Return whether a tensor is no array of values, and torch has no operators of other packages for it."""
+    if array.is_nested:
+        return True
+    torch = sys.modules["torch"]
+    return (
+        type(array) is not torch.Tensor
+        and type(array) is not torch.nn.Parameter
+        and (
+            _is_a(array, "torch.nn.parameter", "UninitializedTensorMixin")
+            or _is_a(array, "torch.masked", "MaskedTensor")
+        )
+    )
+
+
 def refuse_layout(array: Any, name: str) -> None:
     """Raise for tensors that have no plain memory at all.
 
     Raises
     ------
     InvalidOperandError
-        The tensor is nested, sparse or quantized.
+        The tensor is nested, masked, sparse or quantized, or not initialized.
     """
     if array.is_nested:
         seen, do = "a nested tensor", "pass its .to_padded_tensor(...) or its components"
+    elif _is_a(array, "torch.nn.parameter", "UninitializedTensorMixin"):
+        seen = "a parameter or buffer that is not initialized"
+        do = "call its module on an input first, or its .materialize(shape)"
+    elif _is_a(array, "torch.masked", "MaskedTensor"):
+        seen, do = "a masked tensor", "pass its .to_tensor(value), or its .get_data() to ignore the mask"
     elif array.layout is not sys.modules["torch"].strided:
         seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"
     elif array.is_quantized:

@@ -8,7 +8,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 import sys
 
 from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces, recording_reason, state_reason
-from rocpy._producers.torch_refusals import TorchLayerRequired, advice, refuse_layout
+from rocpy._producers.torch_refusals import TorchLayerRequired, advice, is_unreadable, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 from cpython.dict cimport PyDict_GetItem
@@ -417,7 +417,7 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
     cdef DLTensor tensor
     cdef bint copied = False
     cdef int fault
-    reason = None if array.is_nested else dispatch_reason(array, is_product)  # nested ones are refused below
+    reason = None if is_unreadable(array) else dispatch_reason(array, is_product)  # those are refused below
     if reason is not None:
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
     refuse_layout(array, name)

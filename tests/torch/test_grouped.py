@@ -159,6 +159,15 @@ def test_compiled_in_one_graph():
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_offsets_of_numpy_in_a_compiled_function(dtype):
+    torch._dynamo.reset()
+    a, b, marks = torch.randn(7, 3), torch.randn(3, 3, 4), np.array([2, 2, 7], dtype)
+    function = torch.compile(lambda a, b: rocpy.grouped_matmul(a, b, offsets=marks), backend="eager")
+    torch.testing.assert_close(function(a, b), rocpy.grouped_matmul(a, b, offsets=marks))
+    torch._dynamo.reset()
+
+
 # ---- experts ----
 
 

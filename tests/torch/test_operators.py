@@ -439,6 +439,11 @@ def test_importing_rocpy_brings_no_torch_and_a_gradient_brings_the_layer(run_pyt
         import sys, rocpy
         assert "torch" not in sys.modules
         import torch
+        # The first tensor that rocpy sees: its shape raises.
+        try:
+            rocpy.matmul(torch.nested.nested_tensor([torch.ones(1, 2)]), torch.ones(2, 2))
+        except rocpy.InvalidOperandError as error:
+            assert str(error).startswith("a: got a nested tensor")
         a = torch.ones(2, 2, requires_grad=True)
         with torch.no_grad():
             rocpy.matmul(a, a)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy._operand import describe, shares_memory
+from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
@@ -201,10 +202,10 @@ def check_out(out: Any, bound: Bound, inputs: Mapping[str, Any]) -> tuple[Any, .
     else:
         outs = tuple(out)
     for one in outs:
-        if one is not None and tuple(getattr(one, "shape", ())) != bound.result_shape:
+        if one is not None and _shape_of_out(one) != bound.result_shape:
             raise InvalidProblemError(
-                f"out: shape {tuple(getattr(one, 'shape', ()))}, but the result has shape {bound.result_shape}; pass "
-                "out= of that shape"
+                f"out: shape {_shape_of_out(one)}, but the result has shape {bound.result_shape}; pass out= of that "
+                "shape"
             )
     written = [(i, one) for i, one in enumerate(outs) if one is not None]
     for (i, one), (j, other) in itertools.combinations(written, 2):
@@ -218,6 +219,12 @@ def check_out(out: Any, bound: Bound, inputs: Mapping[str, Any]) -> tuple[Any, .
                 "another array"
             )
     return outs
+
+
+def _shape_of_out(out: Any) -> tuple[int, ...]:
+    if hasattr(type(out), "is_nested"):  # torch's: the shape of a nested tensor raises
+        refuse_layout(out, "out")
+    return tuple(getattr(out, "shape", ()))
 
 
 def _is_same(one: Any, other: Any) -> bool:

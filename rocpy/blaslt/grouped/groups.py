@@ -119,6 +119,8 @@ def offset_numbers(offsets: Any) -> list[int]:
     """Return offsets that are a sequence, or an array that is not plain integers in CPU memory."""
     if isinstance(offsets, Buffer):
         offsets = offsets.to_numpy()
+    elif isinstance(offsets, np.ndarray):  # first: torch's compiler shows it with the attributes of a tensor
+        pass
     elif hasattr(offsets, "cpu"):  # torch's name for a copy in CPU memory
         offsets = offsets.cpu()
     elif hasattr(offsets, "get") and hasattr(offsets, "dtype"):  # CuPy's

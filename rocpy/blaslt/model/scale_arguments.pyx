@@ -58,7 +58,7 @@ cpdef object plain_scale(str name, object value):
     """Return a scale that is a number on the host, of whatever type, as one of Python's; anything else as an array, or as it is."""
     if is_number(value):
         return value
-    if not isinstance(value, numpy.generic) and (hasattr(value, "shape") or not isinstance(value, Number)):
+    if not isinstance(value, numpy.generic) and (not isinstance(value, Number) or hasattr(value, "shape")):  # a nested tensor's shape raises
         return _operand.readable(value, name)
     if not isinstance(value, (bool, numpy.bool_)):
         try:

@@ -28,7 +28,7 @@ from rocpy.torch.operators.below import refuse_inside
 from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
 from rocpy.torch.operators.products import run_product, run_product_extra
 from rocpy.torch.operators.registration import route_of
-from rocpy.torch.operators.shapes import dtype_for_out, refuse_mixed, refuse_nested
+from rocpy.torch.operators.shapes import dtype_for_out, refuse_mixed, refuse_unreadable
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -51,7 +51,7 @@ def _check_tensor(x: Any, name: str) -> None:
             f"{name}: got {type(x).__name__} together with torch tensors that need autograd, a transform or a "
             "compiler; pass a torch tensor"
         )
-    refuse_nested(**{name: x})
+    refuse_unreadable(**{name: x})
 
 
 def _sole(aux: dict[str, Any]) -> Any:
@@ -97,14 +97,14 @@ def _dispatched_custom(
     if settings.pop("out") is not None:
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
-    refuse_nested(b=b)
+    refuse_unreadable(b=b)
     _check_tensor(c, "c")
     for name, value in zip(("alpha", "beta"), scalars, strict=True):
         if isinstance(value, complex):
             raise InvalidOperandError(f"{name}: got {value!r} (complex), expected a real number on the host")
     refuse_tangents(a=a, b=b, c=c)
     if isinstance(inputs, Mapping):
-        refuse_nested(**{f"epilogue_inputs[{name!r}]": value for name, value in inputs.items()})
+        refuse_unreadable(**{f"epilogue_inputs[{name!r}]": value for name, value in inputs.items()})
         refuse_tangents(**{str(name): value for name, value in inputs.items()})
     settings["dtype"] = _dtype(settings["dtype"])
     if options is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import has_torch_function
 
 from rocpy._producers.torch_modes import is_fake, is_sharded
-from rocpy._producers.torch_refusals import refuse_layout
+from rocpy._producers.torch_refusals import is_unreadable, refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import find_family, gradient_type, is_float8, result_and_compute, type_for_out
@@ -33,7 +33,7 @@ __all__ = [
     "needs_one_kind",
     "product_shapes",
     "refuse_mixed",
-    "refuse_nested",
+    "refuse_unreadable",
     "require",
     "result_dtype",
 ]
@@ -73,12 +73,12 @@ def check_devices(**operands: Tensor | None) -> None:
             )
 
 
-def refuse_nested(**operands: Any) -> None:
-    """Refuse nested tensors by their names: torch has no operators of others for them."""
+def refuse_unreadable(**operands: Any) -> None:
+    """Refuse nested, masked and uninitialized tensors by their names: torch has no operators of others for them."""
     if torch.compiler.is_compiling():
         return
     for name, x in operands.items():
-        if isinstance(x, Tensor) and x.is_nested:
+        if isinstance(x, Tensor) and is_unreadable(x):
             refuse_layout(x, name)
 
 
@@ -124,7 +124,7 @@ def check_layer_tensors(**operands: Any) -> None:
     if not torch.compiler.is_compiling():
         for name, x in operands.items():
             # Classes of other packages, such as sparse ones, may have products of their own.
-            if isinstance(x, Tensor) and (x.is_nested or type(x) in (Tensor, torch.nn.Parameter)):
+            if isinstance(x, Tensor) and (is_unreadable(x) or type(x) in (Tensor, torch.nn.Parameter)):
                 refuse_layout(x, name)
 
 
