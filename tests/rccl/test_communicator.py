@@ -201,6 +201,20 @@ def test_results_that_overlap_inputs():
     assert good(on_threads(2, body)) == [([0, 1, 2, 3], [0, 2]), ([0, 1, 2, 3], [4, 6])]
 
 
+def test_a_result_that_overlaps_the_bias():
+    def body(comm):
+        memory, x = np.arange(5.0), np.ones(4)
+        for out, bias in ((memory[1:], memory[:4]), (memory[:4], memory[1:])):
+            with pytest.raises(rocpy.InvalidOperandError, match="out: overlaps bias"):
+                comm.all_reduce(x, out=out, bias=bias)
+        untouched = memory.copy()
+        comm.all_reduce(x, out=memory[1:], bias=memory[1:])  # its own memory
+        comm.all_reduce(x, out=x, bias=x)
+        return untouched.tolist(), memory.tolist(), x.tolist()
+
+    assert good(on_threads(2, body)) == [([0, 1, 2, 3, 4], [0, 3, 4, 5, 6], [3, 3, 3, 3])] * 2
+
+
 def test_children():
     def body(comm):
         half = comm.split(comm.rank % 2, key=-comm.rank)
