@@ -121,7 +121,10 @@ cdef int merge(object outer, object inner) except -1:
     for notes, added in (
         (outer.steps, inner.steps), (outer.calls, inner.calls), (outer.releases, inner.releases), (outer.ends, inner.ends)
     ):
+        # Of interleaved tasks alone, what is added may be older than what is there.
+        is_sorted = not notes or not added or notes[-1].order < added[0].order
         notes.extend(added)
-        notes.sort(key=ORDER)
+        if not is_sorted:
+            notes.sort(key=ORDER)
     outer.states.extend(inner.states)
     return 0

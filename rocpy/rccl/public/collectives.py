@@ -64,7 +64,8 @@ class Collectives(Transfers):
         out
             Array that receives the result; `x` itself for an operation in place.
         bias
-            Added once, like one more input; the same on every rank. `out` may be the same array, not overlap it otherwise.
+            Added once, like one more input; the same on every rank. `out` may be the same array, but not overlap it
+            otherwise.
         timeout_s
             How long to wait, in seconds; by default the communicator's `timeout_s`.
         stream

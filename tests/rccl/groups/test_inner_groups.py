@@ -2,6 +2,7 @@
 """Inner groups are part of the outer one, also those of several tasks at once; each drops its own calls alone."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -169,3 +170,31 @@ def test_a_block_that_ends_before_one_of_its_tasks_launches_nothing(comm, group)
     asyncio.run(main())
     assert not y.any()
     assert comm.all_reduce(X).tolist() == X.tolist()
+
+
+def seconds_of(group, comm, count):
+    """Time of this thread for so many inner groups of a call, of which nothing is launched."""
+    begin = time.thread_time()
+    with group():
+        for _ in range(count):
+            with group():
+                comm.all_reduce(X, out=X)
+        seconds = time.thread_time() - begin
+        raise DroppedError(seconds)
+
+
+class DroppedError(Exception):
+    """Drops a group, and has the time that it took."""
+
+
+def shortest(group, comm, count):
+    times = []
+    for _ in range(3):
+        with pytest.raises(DroppedError) as dropped:
+            seconds_of(group, comm, count)
+        times.append(dropped.value.args[0])
+    return min(times)
+
+
+def test_time_is_in_proportion_to_their_number(comm, group):
+    assert shortest(group, comm, 4000) < 8 * shortest(group, comm, 1000)
