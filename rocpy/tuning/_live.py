@@ -65,16 +65,23 @@ _warned_of: set[str] = set()
 def set_budget_ms(budget_ms: float) -> float:
     """Set what the function form may spend on one problem, and return what it was."""
     global _budget_ms
-    checked_budget(budget_ms)
-    previous, _budget_ms = _budget_ms, float(budget_ms)
+    previous, _budget_ms = _budget_ms, checked_budget(budget_ms)
     return previous
 
 
 def checked_budget(budget_ms: Any) -> float:
     """Return a budget, or refuse it."""
-    if isinstance(budget_ms, bool) or not isinstance(budget_ms, numbers.Real) or not float(budget_ms) > 0:
+    try:
+        milliseconds = (
+            0.0 if isinstance(budget_ms, bool) or not isinstance(budget_ms, numbers.Real) else float(budget_ms)
+        )
+    except OverflowError:
+        raise InvalidProblemError(
+            f"budget_ms: got a number ({type(budget_ms).__name__}) beyond all floats, expected milliseconds above 0"
+        ) from None
+    if not milliseconds > 0:
         raise InvalidProblemError(f"budget_ms: got {budget_ms!r}, expected a number of milliseconds above 0")
-    return float(budget_ms)
+    return milliseconds
 
 
 def refuse_double_tuning() -> None:

@@ -93,6 +93,14 @@ def test_negative_powers_neither_wrap_nor_overflow(torch, exponent):
     torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=1e-44)
 
 
+@pytest.mark.parametrize("exponent", [0, 1])
+def test_powers_of_truth_values_are_whole_numbers(torch, exponent):
+    epilogue = rocpy.epilogue(lambda x, p: (x + (p**exponent + p**exponent)).to(torch.int32))
+    one, p = torch.ones(2, 2, dtype=torch.int8), torch.tensor([[True, False], [False, True]])
+    d = rocpy.matmul(one, one, epilogue=epilogue, epilogue_inputs={"p": p})
+    torch.testing.assert_close(d, epilogue(one.int() @ one.int(), p))
+
+
 @pytest.mark.parametrize("exponent", [-1, -2, -3, -4, -7, -16])
 def test_negative_powers_are_reciprocals_of_powers(torch, exponent):
     epilogue = rocpy.epilogue(lambda x: x**exponent)

@@ -170,7 +170,7 @@ def test_enable_and_disable_as_contexts_and_as_statements(own_database):
     assert len(own_database.records()) == 3
 
 
-@pytest.mark.parametrize("budget_ms", [0, -1, "200", None, True, float("nan"), np.float32(-1)])
+@pytest.mark.parametrize("budget_ms", [0, -1, "200", None, True, float("nan"), np.float32(-1), 10**400])
 def test_a_budget_is_a_number_above_zero(budget_ms):
     with pytest.raises(InvalidProblemError, match="budget_ms: "):
         rocpy.tuning.enable(budget_ms=budget_ms)

@@ -122,9 +122,11 @@ def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
         )
     if abs(exponent) == 0.5:
         return write.op("sqrt" if exponent > 0 else "rsqrt", input)
+    count = abs(int(exponent))
     if isinstance(exponent, float):
         input = write.op("mul", input, 1.0)  # noqa: A001 (whole numbers become floats)
-    count = abs(int(exponent))
+    elif count < 2:
+        input = write.op("mul", input, 1)  # noqa: A001 (truth values become whole numbers, others stay as they are)
     if count == 0:
         # 1 whatever x is, NaN and infinity too, in its type.
         return write.cast_like(write.op("not", write.op("lt", input, input)), input)
