@@ -12,6 +12,7 @@ import pytest
 from one_thread import ranks_of_this_thread, require_calls
 from rccl_ranks import DEADLINE_S, good, on_threads, process_context
 
+import rocpy
 from rocpy import rccl
 from rocpy.runtime.handles.keep_alive import held_count
 
@@ -53,6 +54,18 @@ def test_calls_that_need_all_earlier_work(comms, begin, name):
     assert (late.value.waiting_for, late.value.op, late.value.rank) == ((1,), name, 0)
 
 
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"shrink"}))  # whose result needs no more of it
+def test_calls_that_are_aborted_meanwhile(comms, name):
+    require_calls()
+    comms[0].timeout_s = DEADLINE_S
+    all_reduce(comms[0])
+    timer = threading.Timer(0.05, comms[0].abort)
+    timer.start()
+    with pytest.raises(rocpy.ClosedError):
+        CALLS[name](comms[0])
+    timer.join()
+
+
 @PENDING
 def test_shrink_aborts_what_runs(comms, begin):
     require_calls("ncclCommShrink")
@@ -90,6 +103,48 @@ def test_a_call_behind_a_receive_names_the_sender(comms, call):
     with pytest.raises(rccl.CollectiveTimeoutError, match="rank 1 has made no call yet") as late:
         call(comms[0], comms[0].recv(np.ones(5), 1, block=False))
     assert late.value.waiting_for == (1,)
+
+
+def is_done_soon(work):
+    limit = time.monotonic() + DEADLINE_S
+    while not work.done and time.monotonic() < limit:
+        time.sleep(0.001)
+    return work.done
+
+
+def test_work_is_done_while_a_later_call_waits(comms):
+    works = [comm.all_reduce(np.ones(2), block=False) for comm in comms]
+    comms[0].all_gather(np.ones(2), block=False)  # rank 1 is late
+    assert all(is_done_soon(work) for work in works)
+    assert [work.wait(timeout_s=SECONDS).tolist() for work in works] == [[2.0] * 2] * 2
+
+
+def test_work_is_done_while_another_communicator_of_its_stream_waits(comms):
+    works = [comm.all_reduce(np.ones(2), block=False) for comm in comms]
+    with ranks_of_this_thread(2, timeout_s=SECONDS) as others:
+        all_reduce(others[0])
+        assert is_done_soon(works[0])
+        assert works[0].wait(timeout_s=SECONDS).tolist() == [2.0] * 2
+
+
+def test_receives_are_waited_for_one_by_one(comms):
+    """The second is sent when the first is there."""
+    first, second = (comms[0].recv(np.zeros(2), 1, block=False) for _ in range(2))
+    comms[1].send(np.ones(2), 0, block=False)
+    assert first.wait(timeout_s=DEADLINE_S).tolist() == [1.0, 1.0]
+    assert not second.done
+    comms[1].send(np.full(2, 2.0), 0, block=False)
+    assert second.wait(timeout_s=DEADLINE_S).tolist() == [2.0, 2.0]
+
+
+def test_calls_of_a_group_are_done_one_by_one(comms):
+    with rccl.group():
+        first, second = (comms[0].all_reduce(np.ones(2), block=False) for _ in range(2))
+    comms[1].all_reduce(np.ones(2), block=False)
+    assert is_done_soon(first)
+    assert not second.done
+    comms[1].all_reduce(np.ones(2), block=False)
+    assert second.wait(timeout_s=DEADLINE_S).tolist() == [2.0, 2.0]
 
 
 def test_a_call_behind_one_of_another_communicator(comms):

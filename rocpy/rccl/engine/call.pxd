@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """One call of a collective: what it was given, from checking to waiting for its end."""
 
-from abi cimport hipStream_t, ncclComm_t, ncclWindow_t
+from abi cimport hipEvent_t, hipStream_t, ncclComm_t, ncclWindow_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from rocpy.runtime.handles.keep_alive cimport RemoteWait
+from rocpy.runtime.handles.keep_alive cimport Mark, RemoteWait
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 cdef enum Kind:
@@ -54,6 +54,7 @@ cdef class Call:
     cdef readonly bint in_cpu_memory
     # The copies of arrays in CPU memory that it works on, and its result there.
     cdef object staged, on_device
+    # Its number among the collectives of this rank, or among the calls between two ranks; 0 before its launch.
     cdef readonly uint64_t seq
     # What it is to the user, for the ranks to compare; None: what it is.
     cdef bytes description
@@ -61,8 +62,15 @@ cdef class Call:
     cdef int shown_kind(self)
     # The state of the group that it was called in; None: there was none.
     cdef readonly object group
-    # Its index among the calls of this rank.
-    cdef uint64_t noted
+    # When it was called, and its number among those of this rank that take a stream; 0 where the platform's may differ.
+    cdef double when
+    cdef uint64_t number
+    # Whether the platform tells when it ended, and whether it refused the call.
+    cdef bint is_timed, is_refused
+    # The point of its stream behind it, once that was asked for; and whether it is known to be done.
+    cdef Mark end
+    cdef hipEvent_t end_event
+    cdef bint is_done
     # Whether the platform ends it when its time is over.
     cdef bint is_limited
     # How long it may take: what the caller said, or None, and that in seconds.
@@ -70,15 +78,18 @@ cdef class Call:
     cdef double seconds
     # From its launch until it has ended, or its stream holds it.
     cdef RemoteWait remote_wait
+    cdef int set_end(self, Mark end) except -1
     cdef int stage(self, object target) except -1
     cdef int unstage(self) except -1
 
 
 # Give the call to its stream, or to the group that is open. Gives RCCL's code.
 cdef int issue(Call call) noexcept nogil
+# Whether RCCL did not take the call, although its communicator goes on.
+cdef bint is_refusal(Call call, int code) noexcept nogil
 # What the launch of a call that RCCL took has come to: 0 once its stream has it, RCCL's code, or NOT_DONE.
 cdef int state_of(Call call) noexcept nogil
-# What a call that its stream has came to, on the thread's current device: 0, RCCL's code, NOT_DONE, or STREAM_FAILED, which a captured
+# What a call that its stream has came to, whatever was given to the stream later, on the thread's current device: 0, RCCL's code, NOT_DONE, or STREAM_FAILED, which a captured
 # stream seems to have.
 cdef int outcome_of(Call call) noexcept nogil
 ctypedef int (*Look)(Call) noexcept nogil

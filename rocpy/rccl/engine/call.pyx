@@ -111,12 +111,27 @@ cdef int state_of(Call call) noexcept nogil:
     return NOT_DONE if state == abi.ncclInProgress else <int>state
 
 
+cdef bint is_refusal(Call call, int code) noexcept nogil:
+    if code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage:
+        return False
+    code = state_of(call)
+    return code == 0 or code == NOT_DONE
+
+
 cdef int outcome_of(Call call) noexcept nogil:
-    # In this order: the operation's last deed before the stream went idle may have been to fail.
-    cdef int query = <int>abi.slot_hipStreamQuery(call.stream)
-    cdef int state = state_of(call)
+    # In this order: the operation's last deed before its stream went on may have been to fail.
+    cdef int query = -1, state
+    cdef uint64_t begin = 0, end = 0
+    if call.end_event != NULL:
+        query = <int>abi.slot_hipEventQuery(call.end_event)
+    if query != 0 and query != NOT_READY:  # there is no event, or it was recorded by a capture
+        query = <int>abi.slot_hipStreamQuery(call.stream)
     if query == NOT_READY:
         abi.slot_hipGetLastError()
+        # The calls of a group are one operation of the stream, and the event is behind all of them.
+        if call.is_timed and abi.slot_rocpyExtCommTimes(call.comm, call.number, &begin, &end) == abi.ncclSuccess and end != 0:
+            query = 0
+    state = state_of(call)
     if state != 0 or query == 0:
         return state
     return NOT_DONE if query == NOT_READY else STREAM_FAILED
@@ -189,7 +204,12 @@ cdef class Call:
         self.target = NULL
         self.window = NULL
         self.table = NULL
+        self.end_event = NULL
         self.rank_argument = -1
+
+    cdef int set_end(self, Mark end) except -1:
+        self.end, self.end_event = end, end.event
+        return 0
 
     cdef int stage(self, object staged) except -1:
         """Have the result copied to an array in CPU memory; the call is then waited for as one on CPU memory."""
@@ -227,15 +247,14 @@ cdef class Call:
 def hold_calls(calls):
     """Keep what calls use until their streams are through with them, an event for each stream. For `group`."""
     cdef Call call
-    cdef int previous
     by_stream = {}
     for call in calls:
-        first = by_stream.setdefault((call.device, <size_t>call.stream), (call, []))
-        first[1].append((call.owners, call.remote_wait))
-        call.remote_wait = None
-    for call, objects in by_stream.values():
-        previous = _device.enter(call.device)  # the null stream is that of the current device
-        try:
-            hold(call.stream, call.device, tuple(objects))
-        finally:
-            _device.leave(previous)
+        by_stream.setdefault((call.device, <size_t>call.stream), []).append(call)
+    for together in by_stream.values():
+        objects = []
+        for call in together:
+            objects.append((call.owners, call.remote_wait))
+            call.remote_wait = None
+        end = hold(call.stream, call.device, tuple(objects))
+        for call in together:
+            call.set_end(end)

@@ -44,15 +44,6 @@ class Caller(Protocol):
     def check_open(self) -> None:
         """Raise where it was closed."""
 
-    def launch_group_call(self, call: Call, seconds: float) -> None:
-        """Give a call to RCCL, between ncclGroupStart and ncclGroupEnd."""
-
-    def finish_group_launch(self, call: Call) -> None:
-        """Wait until its stream has a call, after ncclGroupEnd."""
-
-    def await_call(self, call: Call, timeout_s: float | None) -> Any:
-        """Wait for a call that was launched."""
-
     def status(self) -> dict[str, Any]:
         """Return what is known of the communicator."""
 

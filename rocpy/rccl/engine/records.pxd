@@ -3,6 +3,8 @@
 
 from libc.stdint cimport uint64_t
 
+from rocpy.rccl.engine.call cimport Call
+
 cdef enum:
     TRACE_LENGTH = 256
 
@@ -18,7 +20,19 @@ cdef struct Record:
 cdef class Records:
     cdef Record ring[TRACE_LENGTH]
     cdef uint64_t noted
-    # Gives the call's index, for `set_number`.
-    cdef uint64_t note(self, uint64_t seq, int kind, int type, size_t count, int op, int rank_argument) noexcept
-    cdef void set_number(self, uint64_t index, uint64_t number) noexcept
+    # How many collectives there were, how many calls between two ranks, and how many of either that take a stream: as the
+    # platform counts them. Whether it is sure to have the last as well.
+    cdef uint64_t collectives, transfers, numbered
+    cdef bint is_aligned
+    # Number a call that goes to the platform, and list it.
+    cdef int begin(self, Call call) except -1
+    # The same for one that takes no stream.
+    cdef void begin_alone(self, int kind) noexcept
+    cdef void add(
+        self, uint64_t seq, int kind, int type, size_t count, int op, int rank_argument, double when, uint64_t number
+    ) noexcept
+    # Take the last call back: the platform refused it.
+    cdef void refuse(self, Call call, bint is_grouped) noexcept
+    # Take the last call back: the platform took it, and refused its group.
+    cdef void withdraw(self, Call call) noexcept
     cdef list rows(self)

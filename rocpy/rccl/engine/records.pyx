@@ -2,22 +2,59 @@
 # cython: auto_pickle=False
 """The last calls of a rank, for its trace."""
 
-from rocpy.rccl.engine.call cimport now
+from rocpy.rccl.engine.call cimport Call, all_to_all_v, now, send
+
+
+cdef bint is_collective(Call call):
+    return call.kind < send or call.kind == all_to_all_v
 
 
 cdef class Records:
     """The last calls, in a ring."""
 
-    cdef uint64_t note(self, uint64_t seq, int kind, int type, size_t count, int op, int rank_argument) noexcept:
+    def __cinit__(self):
+        self.is_aligned = True
+
+    cdef int begin(self, Call call) except -1:
+        cdef int kind = call.shown_kind()
+        if is_collective(call):
+            self.collectives += 1
+            call.seq = self.collectives
+        else:
+            self.transfers += 1
+            call.seq = self.transfers
+        self.numbered += 1
+        call.number = self.numbered if self.is_aligned else 0
+        self.add(call.seq, kind, call.type, call.count, call.op, call.rank_argument, call.when, call.number)
+        return 0
+
+    cdef void begin_alone(self, int kind) noexcept:
+        self.collectives += 1
+        self.add(self.collectives, kind, -1, 0, 0, -1, now(), 0)
+
+    cdef void add(
+        self, uint64_t seq, int kind, int type, size_t count, int op, int rank_argument, double when, uint64_t number
+    ) noexcept:
         cdef Record* record = &self.ring[self.noted % TRACE_LENGTH]
         record.seq, record.kind, record.type, record.count = seq, kind, type, count
-        record.op, record.rank_argument, record.when, record.number = op, rank_argument, now(), 0
+        record.op, record.rank_argument, record.when, record.number = op, rank_argument, when, number
         self.noted += 1
-        return self.noted - 1
 
-    cdef void set_number(self, uint64_t index, uint64_t number) noexcept:
-        if self.noted - index <= TRACE_LENGTH:
-            self.ring[index % TRACE_LENGTH].number = number
+    cdef void refuse(self, Call call, bint is_grouped) noexcept:
+        # Outside a group the platform may have numbered it before it refused it: nobody can tell.
+        self.is_aligned = self.is_aligned and is_grouped
+        self.numbered -= 1
+        self.withdraw(call)
+
+    cdef void withdraw(self, Call call) noexcept:
+        if call.is_refused:
+            return
+        call.is_refused = True
+        if is_collective(call):
+            self.collectives -= 1
+        else:
+            self.transfers -= 1
+        self.noted -= 1
 
     cdef list rows(self):
         """Sequence number, kind, type, count, operator, root or peer, when called, and the platform's number, oldest first."""

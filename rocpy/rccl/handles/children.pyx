@@ -47,10 +47,11 @@ cdef int await_communicator(Handle self, int code, str op, double seconds) excep
         code = <int>state
         if code == <int>abi.ncclInProgress:
             if monotonic() > deadline:
-                raise timeout_error(op, self.seq, self.rank, seconds, self.status())
+                raise timeout_error(op, self.seq if op == "window" else None, self.rank, seconds, self.status())
             turn += 1
             pause(turn)
-    return judge(self, code, op)
+    judge(self, code, op)
+    return self.check()  # the end that abort() makes of it looks like success
 
 
 def start_split(Handle self not None, Handle child not None, int color, int key, timeout_s, settings, name):
@@ -61,7 +62,7 @@ def start_split(Handle self not None, Handle child not None, int color, int key,
     self.check()
     child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
-    self.note_numbered(split)
+    self.records.begin_alone(split)
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &child.comm, &config)
     judge(self, code, "split")
@@ -116,7 +117,7 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
         id_pointer = &ident
     child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
-    self.note_numbered(grow)
+    self.records.begin_alone(grow)
     c_nranks = nranks
     with nogil:
         code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, id_pointer, -1, &child.comm, &config)
@@ -127,6 +128,9 @@ def revoke(Handle self not None):
     """Take back what runs, for good (ncclCommRevoke)."""
     cdef int code
     require(self, "ncclCommRevoke")
+    if self.late is not None:  # that has been done
+        self.late = None
+        return
     if self.revoked:
         raise InvalidArgumentError("revoke: this communicator has already been revoked", rank=self.rank)
     with nogil:

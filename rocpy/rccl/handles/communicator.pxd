@@ -13,18 +13,20 @@ cdef class Handle:
     cdef readonly int rank, nranks, device_index
     cdef readonly str name
     cdef double usual_s  # how long calls wait that say nothing else
-    cdef readonly uint64_t seq
     cdef uint64_t patience_ns
     # How long finalizing may take, and when it is given up; 0 before it began.
     cdef double patience_s, end_by
-    cdef bint closed, aborted, revoked, has_patience, has_descriptions, uses_cpu_memory
+    cdef bint closed, aborted, has_patience, has_descriptions, has_times, uses_cpu_memory
+    # It takes no more calls. Why, where nobody has asked for that: the arguments of `timeout_error`; None: for no such reason.
+    cdef bint revoked
+    cdef tuple late
     cdef int forks  # that led to the process which joined
     cdef unsigned long thread  # that called last
     # Windows and registrations that were let go in another thread.
     cdef list dropped
-    # Calls that were made, and how many of them the platform took.
+    # Calls that went to the platform; whether others may have called, who asked for RCCL's handle.
     cdef Records records
-    cdef uint64_t taken
+    cdef bint is_lent
     # What the library may look at as long as it has the communicator.
     cdef bytes c_name
     cdef object settings, settings_owner
@@ -47,13 +49,13 @@ cdef class Handle:
     # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
     cdef int await_launch(self, Call call) except -100
-    cdef object await_end(self, Call call, double seconds)
+    # Wait until a moment; a call that blocks has ended then, or never writes its result.
+    cdef object await_end(self, Call call, double seconds, double limit, bint is_blocking)
+    cdef int stop(self, tuple late) except -1
     cdef object failure(self, int code, Call call)
     cdef object mark(self, Call call)
     cdef int raise_interrupt(self) except -1
     cdef int remember(self, str state) except -1
-    # Number and note a call that takes no stream.
-    cdef int note_numbered(self, int kind) except -1
 
 
 cdef class PreMulSum:

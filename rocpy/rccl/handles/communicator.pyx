@@ -4,7 +4,6 @@
 
 import json
 import warnings
-from time import monotonic
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS
@@ -25,8 +24,8 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, all_to_all_v, broadcast, check_stream, gather, issue, listen_for_signals, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
+from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, mark_stream, release_finished
+from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
@@ -90,7 +89,7 @@ cdef class Handle:
         self.closed, self.forks = False, _device.forks
         handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
-        self.has_descriptions = has("rocpyExtCommDescribe")
+        self.has_descriptions, self.has_times = has("rocpyExtCommDescribe"), has("rocpyExtCommTimes")
         self.described = self.last_status = self.last_calls = None
         self.uses_cpu_memory = current_platform().host_memory
         self.patience_ns = 0
@@ -132,8 +131,7 @@ cdef class Handle:
     def describe_calls(self, text):
         """Say what later calls are to the user, where they stand for another call or for arrays of another type.
 
-        The ranks compare it, and errors show it; a text that begins with a parenthesis follows the call's name. ``None``:
-        calls are what they are.
+        The ranks compare it, and errors show it. It follows the call's name if it begins with a parenthesis. ``None``: it is none.
         """
         self.description = None if text is None else text.encode()
 
@@ -215,11 +213,9 @@ cdef class Handle:
         cdef Block group = open_here() if group_count() != 0 else None
         if group is not None:
             check_stream(call, self.rank)
-        self.seq += call.kind < send or call.kind == all_to_all_v
-        call.seq = self.seq
+        call.when = now()
         if call.description is None:
             call.description = self.description
-        call.noted = self.records.note(call.seq, call.shown_kind(), call.type, call.count, call.op, call.rank_argument)
         if group is not None:
             call.group = group.pending.state
             group.pending.add(self, call, call.seconds, block)
@@ -228,12 +224,13 @@ cdef class Handle:
         if code != 0 and code != NOT_DONE:
             self.raise_interrupt()
             raise self.failure(code, call)
-        if not block:
-            return self.mark(call)
-        if not call.in_cpu_memory:
-            self.mark(call)
-        elif code == NOT_DONE:
-            self.await_end(call, call.seconds)
+        call.is_done = code == 0
+        if not (block and call.in_cpu_memory):
+            if code == NOT_DONE:
+                self.mark(call)
+            return call.result if block else call
+        if code == NOT_DONE:
+            self.await_end(call, call.seconds, now() + call.seconds, True)
         elif call.staged is not None:
             call.unstage()
         return call.result
@@ -241,8 +238,10 @@ cdef class Handle:
     cdef int launch(self, Call call, double seconds) except -100:
         """Give a call to RCCL; a nonblocking communicator may need time to take it."""
         cdef int code, previous
-        cdef bint is_taken, is_grouped = call.group is not None
+        cdef bint is_refused, is_grouped = call.group is not None
         cdef const char* text = NULL
+        self.records.begin(call)
+        call.is_timed = is_grouped and self.has_times and call.number != 0 and not self.is_lent
         release_finished()  # before this call, for which memory that is freed would wait too
         self.set_patience(seconds)
         call.is_limited = self.has_patience and seconds != 0
@@ -251,6 +250,7 @@ cdef class Handle:
                 text = call.description
             code = abi.rocpyExtCommDescribe(self.comm, text)
             if code != 0:  # the text is too long to be compared
+                self.records.refuse(call, True)
                 return code
             self.described = call.description
         call.remote_wait = begin_remote_wait(self.device_index)
@@ -258,7 +258,7 @@ cdef class Handle:
         try:
             with nogil:
                 code = issue(call)
-                is_taken = code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage
+                is_refused = code != 0 and is_refusal(call, code)
                 if code == 0 and not is_grouped:
                     code = outcome_of(call)
             if is_grouped:
@@ -276,10 +276,8 @@ cdef class Handle:
             _device.leave(previous)
         if code != NOT_DONE:
             call.remote_wait = None
-        # The platform numbers what it takes in the same order.
-        if is_taken:
-            self.taken += 1
-            self.records.set_number(call.noted, self.taken)
+        if is_refused:
+            self.records.refuse(call, is_grouped)
         return code
 
     cdef int await_launch(self, Call call) except -100:
@@ -290,7 +288,7 @@ cdef class Handle:
         """
         cdef int code
         try:
-            code = wait_for(call, state_of, monotonic() + call.seconds)
+            code = wait_for(call, state_of, now() + call.seconds)
             if code == NOT_DONE:
                 raise timeout_error(call.op_name, call.seq, self.rank, call.seconds, self.status())
         except BaseException:
@@ -298,12 +296,15 @@ cdef class Handle:
             raise
         return code
 
-    cdef object await_end(self, Call call, double seconds):
-        # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
-        limit = monotonic() + seconds + (0.4 if call.is_limited else 0.0)
-        cdef int code
+    cdef object await_end(self, Call call, double seconds, double limit, bint is_blocking):
+        cdef int code = 0
+        if call.is_limited:  # the platform keeps the deadline, and says more than this process can: it goes first
+            limit += 0.4
         try:
-            code = wait_for(call, outcome_of, limit)
+            if not call.is_done:
+                if call.end is None:
+                    call.set_end(mark_stream(call.stream, call.device))
+                code = wait_for(call, outcome_of, limit)
         except BaseException:
             self.abort()  # the call is not to write its result later
             raise
@@ -311,24 +312,42 @@ cdef class Handle:
             self.mark(call)  # its stream may go on with it
         call.remote_wait = None
         if code == NOT_DONE:
-            raise timeout_error(call.op_name, call.seq, self.rank, seconds, self.status(), elsewhere=awaited_elsewhere(self))
+            late = call.op_name, call.seq, self.rank, seconds, self.status(), None, awaited_elsewhere(self)
+            if is_blocking and call.staged is None:
+                self.stop(late)
+            raise timeout_error(*late)
         if code != 0:
             raise self.failure(code, call)
+        call.is_done = True
         if call.staged is not None:
             call.unstage()
+
+    cdef int stop(self, tuple late) except -1:
+        """End all calls, because one is late; others can still be made of this communicator where RCCL is able to."""
+        cdef int code = <int>abi.ncclInvalidUsage
+        if self.closed:
+            return 0
+        if has("ncclCommRevoke"):
+            with nogil:
+                code = <int>abi.slot_ncclCommRevoke(self.comm, 0)
+        if code == 0 or code == <int>abi.ncclInProgress:
+            self.revoked, self.late = True, late
+        else:
+            self.abort()
+        return 0
 
     cdef object failure(self, int code, Call call):
         if self.closed:
             return ClosedError(f"rank {self.rank}: {call.op_name} was aborted: abort() was called while it ran")
-        return error_of(
-            code, op=call.op_name, seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status()
-        )
+        if self.late is not None:
+            return timeout_error(*self.late)
+        return error_of(code, op=call.op_name, seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
 
     cdef object mark(self, Call call):
         """Keep what the call uses until its stream is through with it."""
         cdef int previous = _device.enter(self.device_index)  # the null stream is that of the current device
         try:
-            hold(call.stream, self.device_index, (call.owners, call.remote_wait))
+            call.set_end(hold(call.stream, self.device_index, (call.owners, call.remote_wait)))
         finally:
             _device.leave(previous)
         call.remote_wait = None
@@ -343,37 +362,19 @@ cdef class Handle:
             raise
         return 0
 
-    cdef int note_numbered(self, int kind) except -1:
-        self.seq += 1
-        self.records.note(self.seq, kind, -1, 0, 0, -1)
-        return 0
-
-    def finish_group_launch(self, Call call not None):
-        """Wait until a group's call has been given to its stream, after ncclGroupEnd. For `group`."""
-        cdef int code = state_of(call)
-        if code != NOT_DONE:
-            return  # what it came to is told by who waits for it
-        code = self.await_launch(call)
-        if code != 0:
-            raise self.failure(code, call)
-
-    def launch_group_call(self, Call call not None, double seconds):
-        """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
-        self.check()
-        code = self.launch(call, seconds)
-        if code != 0 and code != NOT_DONE:
-            raise self.failure(code, call)
-
     def await_call(self, Call call not None, timeout_s):
-        """Wait for a call that was launched; expiry and failures raise. For `group` and `Work`."""
+        """Wait for a call that was launched; expiry and failures raise. For `Work`."""
+        cdef double seconds
         self.check()
-        self.await_end(call, self.seconds_of(call.timeout_s if timeout_s is None else timeout_s))
+        seconds = self.seconds_of(call.timeout_s if timeout_s is None else timeout_s)
+        self.await_end(call, seconds, now() + seconds, False)
         return call.result
 
     def call_done(self, Call call not None):
         """Whether a call that was launched is done. For `Work`."""
         self.check()
-        code = wait_for(call, outcome_of, 0.0)
+        code = 0 if call.is_done else wait_for(call, outcome_of, 0.0)
+        call.is_done = code == 0
         if code not in (0, NOT_DONE):
             raise self.failure(code, call)
         return code == 0
@@ -397,7 +398,7 @@ cdef class Handle:
         if self.last_calls is not None:
             return self.last_calls
         cdef uint64_t begin, end
-        cdef bint tells = self.comm != NULL and self.forks == _device.forks and has("rocpyExtCommTimes")
+        cdef bint tells = self.comm != NULL and self.forks == _device.forks and self.has_times
         rows = []
         for *known, number in self.records.rows():
             begin = end = 0
@@ -405,6 +406,11 @@ cdef class Handle:
                 abi.rocpyExtCommTimes(self.comm, number, &begin, &end)
             rows.append((*known, begin * 1e-9, end * 1e-9))
         return rows
+
+    @property
+    def seq(self):
+        """Number of the last collective."""
+        return self.records.collectives
 
     def async_error(self):
         """RCCL's code for the state of what runs (ncclCommGetAsyncError)."""
@@ -425,13 +431,14 @@ cdef class Handle:
 
     @property
     def is_revoked(self):
-        """Whether `revoke` has been called."""
+        """Whether it was revoked, by `revoke` or because a call was late."""
         return self.revoked
 
     @property
     def handle(self):
         """The ncclComm_t as a number."""
         self.check()
+        self.is_lent = True
         return <size_t>self.comm
 
     @property

@@ -199,7 +199,7 @@ cdef class WindowHandle:
         cdef double seconds = comm.seconds_of(timeout_s)
         comm.check()
         comm.set_patience(seconds)
-        comm.note_numbered(kind_window)
+        comm.records.begin_alone(kind_window)
         with nogil:
             code = <int>abi.slot_ncclCommWindowRegister(comm.comm, self.data, self.nbytes, &self.window, flags)
         judge(comm, code, "window")

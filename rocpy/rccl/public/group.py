@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rocpy.errors import RocpyError
 from rocpy.rccl.engine.call import hold_calls
 from rocpy.rccl.engine.pending import cancel_steps, run_ends
 from rocpy.rccl.engine.scope import GroupScope, run_grouped
+from rocpy.rccl.handles import grouped
 from rocpy.rccl.model.failures import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocpy.rccl.engine.pending import Caller, PendingGroup, Step
+    from rocpy.rccl.engine.pending import Caller, PendingCall, PendingGroup, Step
 
 __all__ = ["GroupScope", "group", "launch"]
 
@@ -100,8 +103,10 @@ def launch(pending: PendingGroup) -> None:
 def _run_steps(pending: PendingGroup) -> None:
     """Do each communicator's first step, then its second, and so on."""
     rounds: list[list[Step]] = []
-    for i, step in enumerate(pending.steps):
-        earlier = sum(other.owner is step.owner for other in pending.steps[:i])
+    counts: Counter[int] = Counter()
+    for step in pending.steps:
+        earlier = counts[id(step.owner)]
+        counts[id(step.owner)] += 1
         if earlier == len(rounds):
             rounds.append([])
         rounds[earlier].append(step)
@@ -133,10 +138,8 @@ def _launch_calls(pending: PendingGroup) -> None:
             raise
         pending.note_launch()
         hold_calls(one.call for one in pending.calls)
-        awaited = [one for one in pending.calls if one.block and one.call.in_cpu_memory]
-        stopped = awaited
-        for one in awaited:
-            one.communicator.await_call(one.call, one.seconds)
+        stopped = [one for one in pending.calls if one.block and one.call.in_cpu_memory]
+        _await(stopped)
     except RocpyError:
         raise
     except BaseException:  # interrupted: none of them is to write its result later
@@ -145,18 +148,45 @@ def _launch_calls(pending: PendingGroup) -> None:
         raise
 
 
+def _await(calls: Sequence[PendingCall]) -> None:
+    """Wait for calls, each as long as it may take when those before it on its communicator are done.
+
+    The others are waited for even if one fails: none is to write its result later.
+    """
+    begin = monotonic()
+    limits: dict[int, float] = {}
+    failures: list[RocpyError] = []
+    for one in calls:
+        key = id(one.communicator)
+        limits[key] = limits.get(key, begin) + one.seconds
+        try:
+            grouped.await_call(one.communicator, one.call, limits[key])
+        except RocpyError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
 def _give(pending: PendingGroup) -> None:
-    actions = []
     for one in pending.calls:
         one.communicator.check_open()
-        actions.append(partial(one.communicator.launch_group_call, one.call, one.seconds if one.block else 0))
-    code, text = run_grouped(actions)
-    if code != 0:
-        first = pending.calls[0].call
-        raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)
+    try:
+        code, text = run_grouped(
+            [
+                partial(grouped.launch_call, one.communicator, one.call, one.seconds if one.block else 0)
+                for one in pending.calls
+            ]
+        )
+        if code != 0:
+            first = pending.calls[0].call
+            raise _failure(code, text, [one.communicator for one in pending.calls], first.op_name, first.seq)
+    except RocpyError:
+        for one in reversed(pending.calls):
+            grouped.withdraw_call(one.communicator, one.call)
+        raise
     try:
         for one in pending.calls:
-            one.communicator.finish_group_launch(one.call)
+            grouped.finish_launch(one.communicator, one.call)
     except BaseException:  # the others' calls have begun, or are about to: none is to write its result later
         for one in pending.calls:
             one.communicator.abort()

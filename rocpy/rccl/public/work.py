@@ -72,10 +72,8 @@ class Work(Generic[_Result]):
         """
         if self._is_in_open_group():
             raise InvalidUsageError(
-                f"wait: {self._call.op_name} number {self._call.seq} is launched when its group ends; "
-                "wait for it after the group's block",
+                f"wait: {self._call.op_name} is launched when its group ends; wait for it after the group's block",
                 op=self._call.op_name,
-                seq=self._call.seq,
                 rank=self._communicator.rank,
                 library="rccl",
             )
@@ -87,19 +85,20 @@ class Work(Generic[_Result]):
         if state is None or state.is_launched:
             return False
         if not state.is_open:
-            raise ClosedError(
-                f"{self._call.op_name} number {self._call.seq} was never launched, because its group raised; call it "
-                "again"
-            )
+            raise ClosedError(f"{self._call.op_name} was never launched, because its group raised; call it again")
         return True
 
     @property
     def done(self) -> bool:
-        """Whether the operation has finished."""
+        """Whether the operation has finished, even if later work of its stream has not.
+
+        On AMD GPUs the calls of one `group` on a communicator finish together.
+        """
         return not self._is_in_open_group() and self._communicator.call_done(self._call)
 
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self, "wait for it where it was called, and pass on the result")
 
     def __repr__(self) -> str:
-        return f"rocpy.rccl.Work({self._call.op_name} number {self._call.seq})"
+        number = f" number {self._call.seq}" if self._call.seq else ""  # it has none before it is launched
+        return f"rocpy.rccl.Work({self._call.op_name}{number})"

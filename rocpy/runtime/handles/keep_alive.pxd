@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: MIT
 """The lists of objects that streams still use and of memory to be freed later, for Cython."""
 
-from abi cimport hipStream_t
+from abi cimport hipEvent_t, hipStream_t
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
-# Keep objects alive until the stream has done what was given to it so far.
-cdef int hold(hipStream_t stream, int device, tuple objects) except -1
+
+# A point of a stream: its event, which is used again once nobody refers to the mark.
+cdef class Mark:
+    cdef hipEvent_t event
+    # Of the event: the device, and the forks and resets before it was created.
+    cdef int device, forks, resets
+    # What the stream uses until then, while it is listed.
+    cdef object objects
+
+
+# The point at which the stream has done what was given to it so far.
+cdef Mark mark_stream(hipStream_t stream, int device)
+# Keep objects alive until then; gives the point.
+cdef Mark hold(hipStream_t stream, int device, tuple objects)
 # Keep an object alive until no stream of the process is captured.
 cdef int hold_while_captured(object owner) except -1
 # Let go of what finished streams no longer use.

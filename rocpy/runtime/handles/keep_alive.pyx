@@ -27,15 +27,19 @@ from rocpy.runtime cimport device as _device
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
-cdef class _Held:
-    """Objects that a stream uses until an event."""
+@cython.freelist(16)
+cdef class Mark:
+    """A point of a stream."""
 
-    cdef hipEvent_t event
-    cdef tuple owner  # of the event: the device, and the forks and resets before it was created
-    cdef object objects
+    def __cinit__(self):
+        self.event = NULL
+
+    def __dealloc__(self):
+        if self.event != NULL and self.forks == _device.forks:
+            spare_events.setdefault((self.device, self.forks, self.resets), []).append(<size_t>self.event)
 
 
-# By (device, handle): what each stream holds, oldest first; and by their owner: events to use again.
+# By (device, handle): what each stream holds, oldest first; and by what events belong to: those to use again.
 cdef dict held_by_stream = {}
 cdef dict spare_events = {}
 # What must not be freed while a stream is captured.
@@ -94,9 +98,9 @@ cdef int end_free(int device) except -1:
     return 0
 
 
-cdef hipEvent_t take_event(int device, tuple owner) except? NULL:
+cdef hipEvent_t take_event(int device, _device.Generation generation) except? NULL:
     cdef hipEvent_t event = NULL
-    spare = spare_events.get(owner)
+    spare = spare_events.get((device, generation.forks, generation.resets))
     if spare:
         return <hipEvent_t><size_t>spare.pop()
     previous = _device.enter(device)
@@ -120,29 +124,32 @@ cdef int record(hipEvent_t event, hipStream_t stream, int device) except -1:
     return 0
 
 
-cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
-    cdef _Held held
-    cdef _device.Generation generation
+cdef Mark mark_stream(hipStream_t stream, int device):
+    cdef _device.Generation generation = _device.generation_of(device)
+    cdef Mark mark = Mark.__new__(Mark)
+    mark.device, mark.forks, mark.resets = device, generation.forks, generation.resets
+    mark.event = take_event(device, generation)
+    record(mark.event, stream, device)
+    return mark
+
+
+cdef Mark hold(hipStream_t stream, int device, tuple objects):
+    cdef Mark mark
     release_finished()
-    generation = _device.generation_of(device)
     key = (device, <size_t>stream)
-    held = _Held()
-    held.owner = (device, generation.forks, generation.resets)
-    held.objects = objects
-    held.event = take_event(device, held.owner)
     try:
-        record(held.event, stream, device)
+        mark = mark_stream(stream, device)
     except BaseException:
         # Without an event nobody would know when the stream is done with the objects: wait for it.
         with nogil:
             abi.slot_hipStreamSynchronize(stream)
-        spare_events.setdefault(held.owner, []).append(<size_t>held.event)
         raise
+    mark.objects = objects
     queue = held_by_stream.get(key)
     if queue is None:
         queue = held_by_stream[key] = deque()
-    queue.append(held)
-    return 0
+    queue.append(mark)
+    return mark
 
 
 cdef int release_finished() except -1:
@@ -175,19 +182,19 @@ cdef int release_held() except -1:
 
 
 cdef int drop_finished() except -1:
-    cdef _Held held
+    cdef Mark mark
     # Dropping an object may run any code, also code that comes back here: the objects leave the lists first.
     dropped = []
     for key in list(held_by_stream):
         queue = held_by_stream.get(key)
         while queue:
-            held = queue[0]
-            if abi.slot_hipEventQuery(held.event) == NOT_READY:
+            mark = queue[0]
+            if abi.slot_hipEventQuery(mark.event) == NOT_READY:
                 abi.slot_hipGetLastError()
                 break
             queue.popleft()
-            spare_events.setdefault(held.owner, []).append(<size_t>held.event)
-            dropped.append(held.objects)
+            dropped.append(mark.objects)
+            mark.objects = None
         if queue is not None and not queue and held_by_stream.get(key) is queue:
             del held_by_stream[key]
     return 0
@@ -204,10 +211,10 @@ def held_count():
 
 
 cdef int leak_all() except -1:
-    cdef _Held held
+    cdef Mark mark
     for queue in held_by_stream.values():
-        for held in queue:
-            Py_INCREF(held.objects)
+        for mark in queue:
+            Py_INCREF(mark.objects)
     Py_INCREF(list(held_by_captures))
     held_by_captures.clear()
     held_by_stream.clear()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The deadlines of a group's calls: each has its own, which begins when those before it are done."""
 
+import threading
 import time
 
 import numpy as np
@@ -39,6 +40,24 @@ def test_the_error_is_that_of_the_call_whose_deadline_has_passed():
         return error.value.seq
 
     assert good(on_threads(2, body)) == [1, None]
+
+
+def test_one_thread_of_several_ranks_waits_for_each_call_as_long_as_it_may_take():
+    comms = rccl.Communicator.init_all(3, timeout_s=5)
+
+    def come_twice():
+        comms[2].all_reduce(X)
+        time.sleep(0.6)  # longer than the first calls may take
+        comms[2].all_reduce(X)
+
+    late = threading.Thread(target=come_twice)
+    late.start()
+    with rccl.group():
+        sums = [comm.all_reduce(X, timeout_s=seconds) for comm in comms[:2] for seconds in (0.1, 5)]
+    late.join()
+    assert [y.tolist() for y in sums] == [[3.0] * 4] * 4
+    for comm in comms:
+        comm.abort()
 
 
 def test_a_call_that_is_not_waited_for_has_no_deadline_before_wait():

@@ -67,9 +67,11 @@ def test_it_cannot_be_waited_for_in_the_block():
     with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm, rccl.group():
         with rccl.group():
             work = comm.all_reduce(np.ones(2), block=False)
-        with pytest.raises(InvalidUsageError, match=r"all_reduce number 1 is launched when its group ends") as told:
+        with pytest.raises(InvalidUsageError, match=r"all_reduce is launched when its group ends") as told:
             work.wait()
-        assert (told.value.op, told.value.seq, told.value.rank) == ("all_reduce", 1, 0)
+        assert (told.value.op, told.value.seq, told.value.rank) == ("all_reduce", None, 0)
+        assert repr(work) == "rocpy.rccl.Work(all_reduce)"
+    assert repr(work) == "rocpy.rccl.Work(all_reduce number 1)"
 
 
 def test_of_a_group_that_raised():
