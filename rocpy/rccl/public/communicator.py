@@ -18,7 +18,6 @@ from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
-from rocpy.rccl.engine.pending import Step, nothing, run_step
 from rocpy.rccl.engine.scope import run_grouped
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
@@ -135,15 +134,8 @@ class Communicator(Joining, Remote, Family):
         """
         communicator = cls()
         start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config)
-        run_step(Step(communicator, nothing, communicator._finish_begun, communicator.abort))
+        communicator._join_begun()
         return communicator
-
-    def _finish_begun(self) -> None:
-        """Wait until the others have joined."""
-        if self.is_closed:
-            return  # it was aborted in the group that it is created in
-        finish_init(self, monotonic() + self.timeout_s, self.timeout_s)
-        register(self)
 
     from_unique_id = init
 
@@ -253,16 +245,16 @@ class Communicator(Joining, Remote, Family):
         return self.make_op(value.tobytes(), dtypes.hip_number(name))
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return the last calls of this rank, oldest first.
+        """Return the last calls of this rank that were launched, oldest first.
 
         Returns
         -------
         list of dict
-            ``seq``, ``op``, ``dtype`` (ncclDataType_t; ``None`` of ``split``, ``grow`` and ``window``), ``count``,
-            ``root`` (or the peer, or ``None``), and ``age_s``, how long ago it was called; ``begin_s`` and ``end_s``,
-            when it began and ended, on the clock of `time.monotonic`, which all processes of the machine share, or
-            ``None`` if it has not, or if the platform cannot report it (AMD GPUs; calls that take no stream). A
-            notebook shows the list as a table.
+            ``seq`` (its number, as in errors), ``op``, ``dtype`` (ncclDataType_t; ``None`` of ``split``, ``grow`` and
+            ``window``), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``, how long ago it was called;
+            ``begin_s`` and ``end_s``, when it began and ended, on the clock of `time.monotonic`, which all processes of
+            the machine share, or ``None`` if it has not, or if the platform cannot report it (AMD GPUs; calls that take
+            no stream, and those after one that RCCL refused). A notebook shows the list as a table.
 
         Examples
         --------
@@ -292,9 +284,10 @@ class Communicator(Joining, Remote, Family):
     def close(self) -> None:
         """Finalize it unless it has been closed, finalized or aborted; calling it again has no effect.
 
-        A revoked communicator is aborted instead, since there is nothing left to wait for.
+        A revoked communicator is aborted instead, since there is nothing left to wait for. A child of ``fork`` leaves
+        its parent's as they are.
         """
-        if self.is_revoked:
+        if self.is_revoked or (not self.is_closed and self._is_of_parent()):
             self.abort()
         elif not self.is_closed or self._is_begun():
             self.finalize()
@@ -330,9 +323,10 @@ class Communicator(Joining, Remote, Family):
     def _is_of_parent(self) -> bool:
         """Whether it was created before a fork, and this is the child: it is the parent's to end."""
         try:
-            return self.handle == 0
+            self.check_open()
         except ClosedError:
             return True
+        return False
 
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self, "pickle the UniqueId, and join with init() in the other process")

@@ -8,9 +8,9 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from rocpy.errors import InvalidArgumentError
+from rocpy.errors import InvalidArgumentError, InvalidUsageError
 from rocpy.rccl.engine.open_group import current_group
-from rocpy.rccl.engine.pending import Step, run_ends, run_step
+from rocpy.rccl.engine.pending import Step, nothing, run_ends, run_step
 from rocpy.rccl.handles import children
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
@@ -147,6 +147,8 @@ class Family(Collectives):
         ------
         CollectiveTimeoutError
             New ranks are missing: ``waiting_for`` names them.
+        InvalidUsageError
+            It is called in a `group`.
         UnsupportedError
             The platform's RCCL is older than 2.30.
 
@@ -167,6 +169,12 @@ class Family(Collectives):
         ...     thread.join()
         array([2.])
         """
+        if current_group() is not None:
+            raise InvalidUsageError(
+                "grow: it waits for the new ranks, which a group's calls cannot; call it before the group or after it",
+                op="grow",
+                rank=self.rank,
+            )
         child = type(self)()
         id_bytes = None if unique_id is None else unique_id_bytes(unique_id)
         children.start_grow(self, child, nranks, id_bytes, timeout_s, config, name)
@@ -199,7 +207,7 @@ class Family(Collectives):
         Returns
         -------
         Communicator
-            Ready for use.
+            Ready for use; in a `group` after the group has ended.
 
         Raises
         ------
@@ -208,9 +216,18 @@ class Family(Collectives):
         """
         communicator = cls()
         start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config, grows=True)
-        finish_init(communicator, monotonic() + communicator.timeout_s, communicator.timeout_s)
-        register(communicator)
+        communicator._join_begun()
         return communicator
+
+    def _join_begun(self) -> None:
+        """Wait until the others have joined: now, or when the group that is open here ends."""
+        run_step(Step(self, nothing, self._finish_begun, self.abort))
+
+    def _finish_begun(self) -> None:
+        if self.is_closed:
+            return  # it was aborted in the group that it is created in
+        finish_init(self, monotonic() + self.timeout_s, self.timeout_s)
+        register(self)
 
     def finalize(self, timeout_s: float | None = None) -> None:
         """Wait until all ranks have finished their work, then release it (ncclCommFinalize, ncclCommDestroy).

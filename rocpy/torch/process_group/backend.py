@@ -412,8 +412,10 @@ class RocpyProcessGroup(BackendSurface):
         refuse_fork(self._process, "the process group")
         if self._main.is_closed:
             raise ClosedError("the process group was shut down; create a new one")
-        if not 0 <= peer < self._own_size or peer == self._own_rank:
+        if not 0 <= peer < self._own_size:
             raise InvalidProblemError(f"peer: got {peer}, expected another rank of the {self._own_size}")
+        if peer == self._own_rank:
+            raise InvalidProblemError(f"peer: got {peer}, this rank, expected another rank; copy the tensor with copy_")
         refuse_recording()
         (check_inputs if is_send else check_results)("tensor", tensors)
         lane = self._lane_between(*((self._own_rank, peer) if is_send else (peer, self._own_rank)), tag)

@@ -250,6 +250,8 @@ async def to_itself(comm):
 
 
 def in_child():
+    comm.close()  # as often as one likes; it stays the parent's
+    comm.close()
     with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as own:
         if own.all_reduce(x).tolist() != x.tolist() or asyncio.run(to_itself(own)) != x.tolist():
             return 1

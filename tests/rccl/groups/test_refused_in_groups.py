@@ -178,6 +178,20 @@ def test_a_window_that_only_one_rank_opens(has_call):
         comm.abort()
 
 
+def test_grow_says_why(comms):
+    require_calls("ncclCommGrow")
+
+    def calls():
+        with rccl.group():
+            comms[0].all_reduce(np.full(2, 100.0))
+            comms[0].grow(3, comms[0].growth_id())
+
+    with pytest.raises(rccl.InvalidUsageError, match="grow: .*before the group or after it") as error:
+        calls()
+    assert (error.value.op, error.value.rank) == ("grow", 0)
+    assert total_on(comms) == {3.0}
+
+
 def test_ranks_and_devices():
     ident = rccl.UniqueId.make()
     for rank in (0, 8):
