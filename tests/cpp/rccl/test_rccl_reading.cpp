@@ -1,91 +1,29 @@
 // SPDX-License-Identifier: MIT
 // Large all-reduces and transfers of processes that read one another's memory: the same bits as through shared memory,
 // also where the system forbids it to one of the ranks, and a rank that dies meanwhile.
-#include "rccl/finished.hpp"
+#include "rccl/processes.hpp"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <ucontext.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 namespace {
 
 constexpr size_t count = 300007;  // of 4 bytes: more than large, and no whole number of lines or blocks
 
-// A process for each rank. It fails if one of them does. One may be killed on purpose, and one that does not read
-// others may be among them; -1: none.
-void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &body, int killed = -1, int unwilling = -1) {
-  ncclUniqueId id;
-  CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
-  std::vector<pid_t> children;
-  for (int r = 0; r < ranks; ++r) {
-    const pid_t child = fork();
-    if (child == 0) {
-      failures.store(0);
-      alarm(60);
-      if (r == unwilling) setenv("ROCPY_RCCL_PROCESS_READS", "0", 1);
-      CHECK_EQUAL(hipSetDevice(r), hipSuccess);
-      ncclComm_t comm = nullptr;
-      CHECK_EQUAL(ncclCommInitRank(&comm, ranks, id, r), ncclSuccess);
-      // Calls are carried out in this thread, which takes signals as the streams' own do not.
-      CHECK_EQUAL(rocpyExtCommSetPatience(comm, UINT64_MAX), ncclSuccess);
-      body(r, comm);
-      CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
-      _exit(failures.load() == 0 ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  for (int r = 0; r < ranks; ++r) {
-    int status = 0;
-    waitpid(children[static_cast<size_t>(r)], &status, 0);
-    if (r == killed) {
-      CHECK(WIFSIGNALED(status));
-    } else {
-      CHECK_EQUAL(status, 0);
-    }
-  }
-}
-
 // How often this process has asked the system for another's memory, which then answers that it is forbidden, as a
 // container's filter does.
 std::atomic<int> asked{0};
 
 void forbid_reading() {
-  struct sigaction action{};
-  action.sa_flags = SA_SIGINFO;
-  action.sa_sigaction = [](int, siginfo_t *, void *context) {
+  trap_reading([](int, siginfo_t *, void *context) {
     asked.fetch_add(1);
-#if defined(__x86_64__)
-    static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
-#elif defined(__aarch64__)
-    static_cast<ucontext_t *>(context)->uc_mcontext.regs[0] = static_cast<unsigned long long>(-EPERM);
-#endif
-  };
-  CHECK_EQUAL(sigaction(SIGSYS, &action, nullptr), 0);
-  sock_filter rows[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{sizeof rows / sizeof rows[0], rows};
-  CHECK_EQUAL(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  // Of all threads: those that carry operations out are there already.
-  CHECK_EQUAL(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), 0);
+    answer_trap(context, -EPERM);
+  });
 }
 
 // What a rank adds: sums of the ranks' depend on their order.

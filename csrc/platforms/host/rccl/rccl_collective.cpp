@@ -68,8 +68,7 @@ class Run {
   bool directly(Body body) {
     if ((is_first_ && !rendezvous_and_agree()) || !comm_.begin_reading(operation_)) return false;
     body();
-    comm_.end_reading();
-    return comm_.rendezvous(operation_);
+    return comm_.end_reading(operation_) && comm_.rendezvous(operation_);
   }
 
   // Reduces `count` elements: source(rank) is where those of a rank begin.
@@ -177,7 +176,7 @@ bool Run::all_reduce_directly() {
     alignas(64) char sums[block * 8];
     size_t low, high;
     my_part(count_, &low, &high);
-    for (size_t start = low; start < high; start += block) {
+    for (size_t start = low; start < high && comm_.goes_on(); start += block) {
       const size_t length = std::min(block, high - start), offset = start * size_;
       const char *bias = static_cast<const char *>(mine_.bias);
       reduce_from(sums, length, bias == nullptr ? nullptr : bias + offset, [&](int r) { return sources[r] + offset; });
@@ -223,11 +222,9 @@ bool Run::agree_to_read(bool *is_agreed) {
 // What others send is read in blocks that are reduced while the nearest cache has them. Nobody's result is read before
 // all have reduced their parts, nor given back before all have read it.
 bool Run::all_reduce_by_reading() {
-  if (!comm_.begin_reading(operation_) || !reduce_my_part()) return false;
-  comm_.end_reading();
-  if (!comm_.rendezvous(operation_) || !comm_.begin_reading(operation_) || !gather_parts()) return false;
-  comm_.end_reading();
-  return comm_.rendezvous(operation_);
+  const auto step = [this] { return comm_.end_reading(operation_) && comm_.rendezvous(operation_); };
+  return comm_.begin_reading(operation_) && reduce_my_part() && step() && comm_.begin_reading(operation_) &&
+         gather_parts() && step();
 }
 
 bool Run::reduce_my_part() {

@@ -159,6 +159,7 @@ Failure Communicator::failure() {
 }
 
 bool Communicator::fail(Failure failure) {
+  ncclResult_t code;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (failure_.kind == nullptr) {
@@ -166,17 +167,23 @@ bool Communicator::fail(Failure failure) {
       refuse(failure.code, failure.text);
       failure_ = failure;
     }
+    code = failure_.code;
   }
-  state.store(failure.code);
-  if (segment == nullptr || self().pid.load() != pid) return false;
+  // The others know before a caller of this rank does: then its operands are its own again.
+  if (segment != nullptr && self().pid.load() == pid) withdraw();
+  state.store(code);
+  return false;
+}
+
+void Communicator::withdraw() {
   RankState &mine = self();
   Presence present = Presence::present;
   mine.presence.compare_exchange_strong(present, is_revoked.load()    ? Presence::revoked
                                                  : is_aborting.load() ? Presence::aborted
                                                                       : Presence::failed);
   rouse();
-  // Those who read this rank's memory are let finish; who comes later sees that it has given up.
-  // One of another process that was stopped or killed just then is not waited for.
+  // Those who read this rank's memory, or write there, notice before their next part, and are waited for until then.
+  // One of another process that was stopped or killed just then is not: it notices before what it has read counts.
   const uint64_t start = now_ns();
   for (int r = 0; r < count; ++r) {
     const auto may_read = [&] {
@@ -186,21 +193,43 @@ bool Communicator::fail(Failure failure) {
     };
     while (may_read()) yield_processor();
   }
-  return false;
 }
 
-bool Communicator::begin_reading(const Operation &operation, int owner) {
-  self().is_reading.store(1);
+Operation Communicator::make_operation(Kind kind) const {
+  Operation operation;
+  operation.signature.kind = kind;
+  operation.patience_ns = patience();
+  operation.begin_ns = now_ns();
+  return operation;
+}
+
+bool Communicator::goes_on(int owner) {
+  const auto is_there = [this](int r) { return r == rank || !is_gone(other(r).presence.load()); };
+  if (is_aborting.load()) return false;
+  if (owner >= 0) return is_there(owner);
   for (int r = 0; r < count; ++r) {
-    if (r == rank || (owner >= 0 && r != owner) || !is_gone(other(r).presence.load())) continue;
-    end_reading();
-    uint64_t last_look = 0;
-    return look_after(operation, {r}, now_ns(), &last_look, [] { return false; });
+    if (!is_there(r)) return false;
   }
   return true;
 }
 
-void Communicator::end_reading() { self().is_reading.store(0); }
+bool Communicator::begin_reading(const Operation &operation, int owner) {
+  self().is_reading.store(1);
+  return goes_on(owner) || end_reading(operation, owner);
+}
+
+// Whoever gives up says so, and looks then who reads. That and this are in one order: it has seen that the reading is
+// over, or it is seen here to have given up.
+bool Communicator::end_reading(const Operation &operation, int owner) {
+  self().is_reading.store(0);
+  if (goes_on(owner)) return true;
+  std::vector<int> owners;
+  for (int r = 0; r < count; ++r) {
+    if (r != rank && (owner < 0 || r == owner)) owners.push_back(r);
+  }
+  uint64_t last_look = 0;
+  return look_after(operation, owners, &last_look, [] { return false; });
+}
 
 bool Communicator::can_take(const Operation &operation, int peer) {
   const RankState &state = other(peer);
@@ -208,7 +237,7 @@ bool Communicator::can_take(const Operation &operation, int peer) {
                        segment->block().is_marked_elsewhere(static_cast<unsigned>(peer));
   if (is_here && !is_gone(state.presence.load())) return true;
   uint64_t last_look = 0;
-  return look_after(operation, {peer}, now_ns(), &last_look, [] { return false; });
+  return look_after(operation, {peer}, &last_look, [] { return false; });
 }
 
 int Communicator::find_dead() {
@@ -245,8 +274,8 @@ std::string Communicator::name_of_operation(const Operation &operation) {
   return text + " (behind " + (is_busy ? numbered(self().kind.load(), entered) : "work that has not begun") + ")";
 }
 
-bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start,
-                              uint64_t *last_look, const std::function<bool()> &ready) {
+bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t *last_look,
+                              const std::function<bool()> &ready) {
   // Another thread of this rank has given up, and with it whatever waits.
   if (const int now = state.load(); now != ncclSuccess && now != ncclInProgress) return false;
   const Signature &signature = operation.signature;
@@ -292,7 +321,7 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
                  "; this rank waits for it in " + where;
     return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
   }
-  if (operation.patience_ns == UINT64_MAX || now - start < operation.patience_ns) return true;
+  if (now < operation.deadline_ns()) return true;
   cause.kind = "timeout";
   cause.code = ncclTimeout;
   cause.ranks = missing;
@@ -397,11 +426,10 @@ bool Communicator::finish_work(Operation *operation) {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return outstanding_ == 0; });
   };
-  const uint64_t start = now_ns();
   uint64_t last_look = 0;
   operation->is_behind = true;
   while (!is_done()) {
-    if (!look_after(*operation, awaited(), start, &last_look, is_done)) return false;
+    if (!look_after(*operation, awaited(), &last_look, is_done)) return false;
   }
   operation->is_behind = false;
   return true;

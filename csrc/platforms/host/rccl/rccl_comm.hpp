@@ -39,11 +39,14 @@ struct Operation {
   int peer = -1;
   uint64_t number = 0;  // among the calls of this rank that take a stream
   uint64_t patience_ns = UINT64_MAX;
+  uint64_t begin_ns = 0;    // its deadline counts from here; what is before it on its stream is done
   bool is_awaited = false;  // in the call that gives it, where that may wait
   bool is_behind = false;   // it waits for work that this rank has given to streams
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
   std::vector<std::shared_ptr<void>> retained;  // what lives until it is done
+
+  uint64_t deadline_ns() const { return patience_ns > UINT64_MAX - begin_ns ? UINT64_MAX : begin_ns + patience_ns; }
 };
 
 struct PreMultiplied {
@@ -123,6 +126,10 @@ class Communicator {
   RankState &self() { return segment->rank(rank); }
   RankState &other(int index) { return segment->rank(index); }
 
+  uint64_t patience() const { return patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load(); }
+  // An operation that takes no stream. It begins now: what it waits for before the others come counts too.
+  Operation make_operation(Kind kind) const;
+
   // Joins the memory and waits for the other ranks.
   ncclResult_t join();
 
@@ -133,13 +140,21 @@ class Communicator {
   void rouse();              // whoever sleeps looks whether this rank is still there
   bool wait_for_step(const Operation &operation);
 
-  // Sleeps until `ready`, looking after the ranks that it waits for. False: failed.
+  // Sleeps until `ready`, looking after the ranks that it waits for, whenever the bell is rung for something else too.
+  // False: failed.
   template <class Ready, class Missing>
   bool wait(Bell &bell, const Operation &operation, Ready ready, Missing missing);
 
-  // Reading memory of all ranks of this process, or of one: not once it has given up, or is gone. False: failed.
+  // Reading memory of all ranks, or of one, or writing there: not once it has given up, or is gone. What has been read
+  // counts only after the end: the owner may have changed it, once it had given up. False: failed.
   bool begin_reading(const Operation &operation, int owner = -1);
-  void end_reading();
+  bool end_reading(const Operation &operation, int owner = -1);
+  // Whether to begin with another part of that. If not, the end fails.
+  bool goes_on(int owner = -1);
+  // False: a rank that is waited for is gone, or the operation's time is over. What it did before it left counts:
+  // `ready` has the last word.
+  bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t *last_look,
+                  const std::function<bool()> &ready);
   // Whether a rank is there that takes what this one leaves for it without waiting. False: failed.
   bool can_take(const Operation &operation, int peer);
 
@@ -148,8 +163,8 @@ class Communicator {
   bool can_read(int owner, const void *process_key, std::initializer_list<const void *> operands, size_t bytes);
   // Copies another rank's memory, with the system's help where it is of another process. False: failed.
   bool read(const Operation &operation, int owner, const void *from, void *to, size_t bytes);
-  // False, and failed: the communicator was aborted. For what reads long without waiting.
-  bool goes_on(const Operation &operation);
+  // Copies to another rank's memory that this process sees, as long as it goes on.
+  void write(int owner, const void *from, void *to, size_t bytes);
 
   // Shows memory to the ranks of other processes, and waits for theirs, by owner and number. All ranks call it at the
   // same time. False: failed.
@@ -164,7 +179,7 @@ class Communicator {
   // The last calls' times, by their numbers.
   static constexpr size_t timing_count = 256;
   Timing timings[timing_count];
-  void note_begin(uint64_t number);
+  uint64_t note_begin(uint64_t number);  // gives the time
   void note_end(uint64_t number);
 
   // Work that has been given to a stream and is not done.
@@ -203,11 +218,9 @@ class Communicator {
 
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.
   bool fail_init(Failure *cause, const std::function<bool()> &ready);
-  // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
-  // last word.
-  bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,
-                  const std::function<bool()> &ready);
   std::string name_of_operation(const Operation &operation);
+  // Says that this rank has given up, and waits for those who use its memory.
+  void withdraw();
   // A rank whose process died without leaving; -1: none. It may be why others gave up.
   int find_dead();
   std::vector<int> missing_at_step();
@@ -236,7 +249,6 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
     if (ready()) return true;
     yield_processor();
   }
-  const uint64_t start = now_ns();
   uint64_t last_look = 0;
   bool is_good = true;
   while (is_good && !ready()) {
@@ -247,7 +259,7 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
     if (ready()) break;
     const std::vector<int> ranks = missing();
     note_awaited(ranks);
-    is_good = look_after(operation, ranks, start, &last_look, ready);
+    is_good = look_after(operation, ranks, &last_look, ready);
   }
   note_awaited({});
   return is_good;

@@ -280,10 +280,9 @@ ncclResult_t end_group(bool is_simulated) {
 bool in_group() { return group.depth > 0; }
 
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream) {
-  const uint64_t patience = communicator->patience_ns.load();
   operation.number = ++communicator->submitted;
-  operation.is_awaited = patience != 0;
-  operation.patience_ns = patience == 0 ? UINT64_MAX : patience;
+  operation.is_awaited = communicator->patience_ns.load() != 0;
+  operation.patience_ns = communicator->patience();
   operation.signature.description = communicator->description;
   if (in_group()) {
     group.pending.push_back({communicator, std::move(operation), stream});
@@ -330,13 +329,13 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
       continue;
     }
     if (kind == Kind::put || kind == Kind::signal) {
-      communicator.note_begin(operation.number);
+      operation.begin_ns = communicator.note_begin(operation.number);
       is_good = carry_out_put(communicator, operation);
       communicator.note_end(operation.number);
       continue;
     }
     communicator.show_begin(operation.signature);
-    communicator.note_begin(operation.number);
+    operation.begin_ns = communicator.note_begin(operation.number);
     if (operation.device_scalar != nullptr) {
       std::memcpy(operation.signature.scale.bytes, operation.device_scalar, bytes_of_type(operation.signature.type));
     }
@@ -346,7 +345,7 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   }
   if (is_good && !transfers.empty()) {
     communicator.show_begin(transfers.front()->signature);
-    for (const Operation *operation : transfers) communicator.note_begin(operation->number);
+    for (Operation *operation : transfers) operation->begin_ns = communicator.note_begin(operation->number);
     is_good = carry_out_transfers(communicator, transfers);
     for (const Operation *operation : transfers) communicator.note_end(operation->number);
     if (is_good) communicator.show_end(transfers.front()->signature);
@@ -355,7 +354,7 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   for (Operation *operation : waits) {
     if (!is_good) break;
     communicator.show_begin(operation->signature);
-    communicator.note_begin(operation->number);
+    operation->begin_ns = communicator.note_begin(operation->number);
     is_good = carry_out_wait(communicator, *operation);
     communicator.note_end(operation->number);
     if (is_good) communicator.show_end(operation->signature);

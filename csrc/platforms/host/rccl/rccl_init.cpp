@@ -169,7 +169,7 @@ ncclResult_t replace(std::shared_ptr<Communicator> *revoked) {
   const auto key = child_key(old.key, ~uint64_t{old.child_count++}, whole);
   auto created = make_communicator(old.count, old.rank, key, old.config);
   created->device = old.device;
-  created->patience_ns = old.patience_ns.load() == 0 ? UINT64_MAX : old.patience_ns.load();
+  created->patience_ns = old.patience();
   const ncclResult_t code = created->join();
   *revoked = created;
   return code;
@@ -182,9 +182,7 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
     const ncclResult_t code = replace(&parent);
     if (code != ncclSuccess) return code;
   }
-  Operation operation;
-  operation.patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
-  operation.signature.kind = Kind::split;
+  Operation operation = parent->make_operation(Kind::split);
   operation.signature.sequence = ++parent->sequence;
   operation.signature.color = color;
   operation.signature.key = key;
@@ -203,7 +201,7 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
   created->key = child_key(parent->key, operation.signature.sequence, static_cast<uint32_t>(color));
   const uint64_t caller = asked->segment->caller(asked->rank).load();
-  created->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+  created->patience_ns = parent->patience();
   const ncclResult_t code = created->join();
   created->patience_ns = 0;
   if (code == ncclSuccess) created->segment->caller(rank).store(caller, std::memory_order_relaxed);
@@ -212,10 +210,8 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
 
 // The old ranks of a growing communicator learn the key from the one that was given the id.
 ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock::Key *key) {
-  Operation operation;
+  Operation operation = parent.make_operation(Kind::grow);
   Signature &mine = operation.signature;
-  operation.patience_ns = parent.patience_ns.load() == 0 ? UINT64_MAX : parent.patience_ns.load();
-  mine.kind = Kind::grow;
   mine.sequence = ++parent.sequence;
   mine.color = id != nullptr;
   if (id != nullptr) {
@@ -413,9 +409,7 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
       which = which * 1000003 + is_out[static_cast<size_t>(r)];
       rank += r < parent->rank && !is_out[static_cast<size_t>(r)];
     }
-    Operation operation;
-    operation.signature.kind = Kind::shrink;
-    operation.patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+    Operation operation = parent->make_operation(Kind::shrink);
     if (flags == NCCL_SHRINK_ABORT) {
       while (parent->running.load() != 0) yield_processor();  // what runs notices that it was aborted
     } else if (!parent->finish_work(&operation)) {

@@ -69,11 +69,10 @@ void Communicator::introduce_rank(const std::shared_ptr<Segment> &opened) {
 }
 
 bool Communicator::wait_for_ranks() {
-  Operation operation;
+  Operation operation = make_operation(Kind::none);
   Header &header = segment->header();
   bool is_good = segment->attach();
   uint64_t last_look = 0;
-  const uint64_t start = now_ns();
   const auto ready = [&] { return segment->is_complete(); };
   while (is_good && !ready()) {
     const uint32_t seen = header.attached.load();
@@ -88,8 +87,8 @@ bool Communicator::wait_for_ranks() {
       if (other(r).presence.load() != Presence::present) missing.push_back(r);
     }
     // Bindings set it once they have the communicator.
-    operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
-    is_good = (header.attached.load() & is_void) == 0 && look_after(operation, missing, start, &last_look, ready);
+    operation.patience_ns = patience();
+    is_good = (header.attached.load() & is_void) == 0 && look_after(operation, missing, &last_look, ready);
   }
   return is_good;
 }

@@ -193,9 +193,7 @@ ncclResult_t rocpy_host_ncclCommSuspend(ncclComm_t comm, int flags) {
     const auto communicator = usable_communicator(comm, &code);
     if (communicator == nullptr) return code;
     if (flags != NCCL_SUSPEND_MEM) return refuse(ncclInvalidArgument, "flags must be NCCL_SUSPEND_MEM");
-    Operation operation;
-    operation.signature.kind = Kind::suspend;
-    operation.patience_ns = communicator->patience_ns.load() == 0 ? UINT64_MAX : communicator->patience_ns.load();
+    Operation operation = communicator->make_operation(Kind::suspend);
     if (!communicator->finish_work(&operation)) return static_cast<ncclResult_t>(communicator->state.load());
     communicator->is_suspended = true;
     return ncclSuccess;

@@ -103,12 +103,11 @@ bool Communicator::exchange(const Operation &operation, const std::vector<Shown>
       if (!Mailbox::post(other(r).mailbox.load(), one.memory->descriptor(), tag, &problem)) {
         // One that has gone is told as such.
         uint64_t last_look = 0;
-        if (!look_after(operation, {r}, now_ns(), &last_look, [] { return false; })) return false;
+        if (!look_after(operation, {r}, &last_look, [] { return false; })) return false;
         return give_up();
       }
     }
   }
-  const uint64_t start = now_ns();
   uint64_t last_look = 0;
   while (true) {
     std::vector<int> missing;
@@ -123,7 +122,7 @@ bool Communicator::exchange(const Operation &operation, const std::vector<Shown>
       auto memory = SharedMemory::take(descriptor, &problem);
       if (memory == nullptr) return give_up();
       memories.mapped[{static_cast<int>(tag.from), tag.memory}] = std::move(memory);
-    } else if (!look_after(operation, missing, start, &last_look, [] { return false; })) {
+    } else if (!look_after(operation, missing, &last_look, [] { return false; })) {
       return false;
     }
   }

@@ -10,7 +10,7 @@ namespace rocpy_host {
 
 namespace {
 
-constexpr size_t chunk = size_t{1} << 20;  // between two looks at whether the communicator was aborted
+constexpr size_t chunk = size_t{1} << 20;  // between two looks at whether that rank, or this one, has given up
 
 }  // namespace
 
@@ -33,18 +33,11 @@ bool Communicator::can_read(int owner, const void *process_key, std::initializer
   return true;
 }
 
-bool Communicator::goes_on(const Operation &operation) {
-  if (!is_aborting.load()) return true;
-  end_reading();
-  uint64_t last_look = 0;
-  return look_after(operation, {}, now_ns(), &last_look, [] { return false; });
-}
-
 bool Communicator::read(const Operation &operation, int owner, const void *from, void *to, size_t bytes) {
   RankState &state = other(owner);
   const bool is_here = state.process.load() == process;
   for (size_t start = 0; start < bytes; start += chunk) {
-    if (!goes_on(operation)) return false;
+    if (!goes_on(owner)) return end_reading(operation, owner);
     const size_t length = std::min(chunk, bytes - start);
     char *target = static_cast<char *>(to) + start;
     const char *source = static_cast<const char *>(from) + start;
@@ -57,14 +50,22 @@ bool Communicator::read(const Operation &operation, int owner, const void *from,
   return true;
 }
 
+void Communicator::write(int owner, const void *from, void *to, size_t bytes) {
+  const size_t part = owner == rank ? bytes : chunk;  // within one rank's memory both may overlap
+  for (size_t start = 0; start < bytes && goes_on(owner); start += part) {
+    const size_t length = std::min(part, bytes - start);
+    std::memmove(static_cast<char *>(to) + start, static_cast<const char *>(from) + start, length);
+  }
+}
+
 // A process that ends gives its memory back before its mark of life, much memory long before: the better reason is
 // waited for.
 bool Communicator::fail_to_read(const Operation &operation, int owner, int reason) {
-  end_reading();
+  if (!end_reading(operation, owner)) return false;
   const uint64_t longest_ns = reason == ESRCH ? 10000000000 : 100000000;
   for (const uint64_t start = now_ns(); now_ns() - start < longest_ns; yield_processor()) {
     uint64_t last_look = 0;
-    if (!look_after(operation, {owner}, start, &last_look, [] { return false; })) return false;
+    if (!look_after(operation, {owner}, &last_look, [] { return false; })) return false;
   }
   const Signature &signature = operation.signature;
   const Kind kind = shown_kind(signature);

@@ -134,13 +134,15 @@ void Communicator::count_call(Kind kind) {
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-void Communicator::note_begin(uint64_t number) {
+uint64_t Communicator::note_begin(uint64_t number) {
   Timing &timing = timings[number % timing_count];
   // Nobody takes the times of one call for those of another.
   timing.number.store(0);
   timing.end.store(0);
-  timing.begin.store(now_ns());
+  const uint64_t now = now_ns();
+  timing.begin.store(now);
   timing.number.store(number);
+  return now;
 }
 
 void Communicator::note_end(uint64_t number) { timings[number % timing_count].end.store(now_ns()); }

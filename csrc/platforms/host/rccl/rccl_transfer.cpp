@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace rocpy_host {
 
@@ -18,7 +19,7 @@ struct Transfer {
   size_t total;  // bytes
   size_t moved = 0;
   bool is_posted = false;  // where it lies, for the receiver to read
-  bool is_done = false;
+  bool was_behind = false, is_done = false;
 };
 
 std::string text_of_transfer(Kind kind, const Description &description, size_t count, int type) {
@@ -38,37 +39,73 @@ class Exchange {
 
   bool run() {
     Bell &bell = comm_.self().bell;
+    uint64_t looked = transfers_.front().operation->begin_ns, last_look = 0;
     while (true) {
-      const uint32_t heard = bell.word.load();
-      bool is_moving = false, is_done = true;
+      uint32_t heard = bell.word.load();
+      bool is_moving = false;
+      first_.clear();
       // Transfers with the same peer and direction match in their order: only the first may move.
       std::vector<bool> is_behind(2 * static_cast<size_t>(comm_.count));
       for (Transfer &transfer : transfers_) {
         if (transfer.is_done) continue;
         auto behind = is_behind[2 * static_cast<size_t>(transfer.peer) + transfer.is_send];
-        if (!behind) {
-          const Step step = transfer.is_send ? send(transfer) : receive(transfer);
-          if (step == Step::failed) return false;
-          is_moving = is_moving || step == Step::moved;
+        if (behind) {
+          transfer.was_behind = true;
+          continue;
         }
-        if (!transfer.is_done) behind = true;
-        is_done = is_done && transfer.is_done;
+        if (std::exchange(transfer.was_behind, false)) transfer.operation->begin_ns = now_ns();
+        const Step step = transfer.is_send ? send(transfer) : receive(transfer);
+        if (step == Step::failed) return false;
+        is_moving = is_moving || step == Step::moved;
+        if (transfer.is_done) continue;
+        behind = true;
+        first_.push_back(&transfer);
       }
-      if (is_done) return true;
-      if (is_moving) continue;
-      const auto rung = [&] { return bell.word.load(std::memory_order_acquire) != heard; };
-      if (!comm_.wait(bell, *first_waiting(), rung, [this] { return peers(); })) return false;
+      if (first_.empty()) return true;
+      const Transfer &due = next_due();
+      if (!is_moving) {
+        bool is_ready = false;
+        const auto can_move = [&] {
+          if (const uint32_t rung = bell.word.load(std::memory_order_acquire); rung != heard) {
+            heard = rung;
+            is_ready = is_any_ready();
+          }
+          return is_ready;
+        };
+        if (!comm_.wait(bell, *due.operation, can_move, [this] { return peers(); })) return false;
+      } else if (constexpr uint64_t interval_ns = 20000000; now_ns() - looked > interval_ns) {
+        // What stands still has its deadline beside what moves.
+        looked = now_ns();
+        if (!comm_.look_after(*due.operation, {due.peer}, &last_look, [] { return true; })) return false;
+      }
     }
   }
 
  private:
   enum class Step { stuck, moved, failed };
 
-  Operation *first_waiting() {
-    for (Transfer &transfer : transfers_) {
-      if (!transfer.is_done) return transfer.operation;
-    }
-    return transfers_.front().operation;
+  // Of those that wait for their peers alone, the one whose deadline comes first.
+  const Transfer &next_due() const {
+    return **std::min_element(first_.begin(), first_.end(), [](const Transfer *a, const Transfer *b) {
+      return a->operation->deadline_ns() < b->operation->deadline_ns();
+    });
+  }
+
+  bool is_any_ready() {
+    return std::any_of(first_.begin(), first_.end(), [this](const Transfer *transfer) {
+      return transfer->is_send ? can_send(*transfer) : can_receive(*transfer);
+    });
+  }
+
+  bool can_send(const Transfer &transfer) {
+    const Pair &pair = comm_.segment->pair(comm_.rank, transfer.peer);
+    const uint32_t on_way = pair.sent.load(std::memory_order_relaxed) - pair.taken.load(std::memory_order_acquire);
+    return transfer.is_posted ? on_way == 0 : on_way < comm_.segment->message_count();
+  }
+
+  bool can_receive(const Transfer &transfer) {
+    const Pair &pair = comm_.segment->pair(transfer.peer, comm_.rank);
+    return pair.sent.load(std::memory_order_acquire) != pair.taken.load(std::memory_order_relaxed);
   }
 
   std::vector<int> peers() {
@@ -98,14 +135,12 @@ class Exchange {
   Step send(Transfer &transfer) {
     Pair &pair = comm_.segment->pair(comm_.rank, transfer.peer);
     const uint32_t sent = pair.sent.load(std::memory_order_relaxed), count = comm_.segment->message_count();
-    const uint32_t taken = pair.taken.load(std::memory_order_acquire);
+    if (!can_send(transfer)) return Step::stuck;
     if (transfer.is_posted) {
-      if (taken != sent) return Step::stuck;
       transfer.is_posted = false;
       transfer.is_done = !pair.is_unreadable.load();
       return Step::moved;
     }
-    if (sent - taken >= count) return Step::stuck;
     if (transfer.peer != comm_.rank && !comm_.can_take(*transfer.operation, transfer.peer)) return Step::failed;
     const auto *data = static_cast<const char *>(transfer.operation->signature.send) + transfer.moved;
     const bool is_direct = transfer.moved == 0 && is_read_there(transfer, pair);
@@ -129,7 +164,7 @@ class Exchange {
   Step receive(Transfer &transfer) {
     Pair &pair = comm_.segment->pair(transfer.peer, comm_.rank);
     const uint32_t taken = pair.taken.load(std::memory_order_relaxed), count = comm_.segment->message_count();
-    if (pair.sent.load(std::memory_order_acquire) == taken) return Step::stuck;
+    if (!can_receive(transfer)) return Step::stuck;
     const Pair::Message &message = pair.messages[taken % count];
     const Signature &signature = transfer.operation->signature;
     if (message.total != transfer.total || message.type != signature.type ||
@@ -178,12 +213,12 @@ class Exchange {
       if (!comm_.read(operation, transfer.peer, message.direct, data, transfer.total)) return false;
       *is_read = true;
     }
-    comm_.end_reading();
-    return true;
+    return comm_.end_reading(operation, transfer.peer);
   }
 
   Communicator &comm_;
   std::vector<Transfer> transfers_;
+  std::vector<Transfer *> first_;  // of those that match in their order, where they are not done
 };
 
 }  // namespace

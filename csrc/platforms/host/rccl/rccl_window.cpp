@@ -34,11 +34,9 @@ struct Request {
 ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, const Request &request) {
   Communicator &comm = *communicator;
   Memories &memories = comm.memories;
-  Operation operation;
+  Operation operation = comm.make_operation(Kind::window);
   Signature &mine = operation.signature;
-  operation.patience_ns = comm.patience_ns.load() == 0 ? UINT64_MAX : comm.patience_ns.load();
   const Shown shown = find_shared_memory(request.buffer, request.bytes);
-  mine.kind = Kind::window;
   mine.root = request.flags;
   mine.sequence = ++comm.sequence;
   mine.send = request.buffer;
@@ -204,8 +202,8 @@ bool carry_out_put(Communicator &communicator, const Operation &operation) {
   if (operation.peer != communicator.rank && !communicator.can_take(operation, operation.peer)) return false;
   if (signature.kind == Kind::put) {
     if (!communicator.begin_reading(operation, operation.peer)) return false;
-    std::memmove(signature.recv, signature.send, signature.count * bytes_of_type(signature.type));
-    communicator.end_reading();
+    communicator.write(operation.peer, signature.send, signature.recv, signature.count * bytes_of_type(signature.type));
+    if (!communicator.end_reading(operation, operation.peer)) return false;
   }
   communicator.segment->pair(communicator.rank, operation.peer).signals.fetch_add(1);
   Bell &bell = communicator.other(operation.peer).bell;
@@ -217,21 +215,25 @@ bool carry_out_put(Communicator &communicator, const Operation &operation) {
 bool carry_out_wait(Communicator &communicator, const Operation &operation) {
   Bell &bell = communicator.self().bell;
   const std::vector<uint64_t> &wanted = *operation.tables;  // pairs of a rank and its number of signals
+  const auto has_come = [&](size_t i) {
+    const auto from = static_cast<size_t>(wanted[i]);
+    const uint32_t came = communicator.segment->pair(static_cast<int>(from), communicator.rank).signals.load();
+    return came - communicator.signals_used[from] >= wanted[i + 1];
+  };
+  const auto ready = [&] {
+    for (size_t i = 0; i < wanted.size(); i += 2) {
+      if (!has_come(i)) return false;
+    }
+    return true;
+  };
   const auto missing = [&] {
     std::vector<int> ranks;
     for (size_t i = 0; i < wanted.size(); i += 2) {
-      const auto from = static_cast<size_t>(wanted[i]);
-      const uint32_t came = communicator.segment->pair(static_cast<int>(from), communicator.rank).signals.load();
-      if (came - communicator.signals_used[from] < wanted[i + 1]) ranks.push_back(static_cast<int>(from));
+      if (!has_come(i)) ranks.push_back(static_cast<int>(wanted[i]));
     }
     return ranks;
   };
-  while (true) {
-    const uint32_t heard = bell.word.load();
-    if (missing().empty()) break;
-    const auto rung = [&] { return bell.word.load(std::memory_order_acquire) != heard; };
-    if (!communicator.wait(bell, operation, rung, missing)) return false;
-  }
+  if (!communicator.wait(bell, operation, ready, missing)) return false;
   for (size_t i = 0; i < wanted.size(); i += 2) {
     communicator.signals_used[wanted[i]] += static_cast<uint32_t>(wanted[i + 1]);
   }
