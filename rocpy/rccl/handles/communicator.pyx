@@ -24,7 +24,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, mark_stream, release_finished
+from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, hold_until, mark_stream, release_finished
 from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
@@ -308,8 +308,8 @@ cdef class Handle:
         except BaseException:
             self.abort()  # the call is not to write its result later
             raise
-        if code != 0 and call.remote_wait is not None and not self.closed:
-            self.mark(call)  # its stream may go on with it
+        if code != 0 and call.remote_wait is not None and not self.closed:  # its stream may go on with it
+            hold_until(call.end, call.stream, (call.owners, call.remote_wait))
         call.remote_wait = None
         if code == NOT_DONE:
             late = call.op_name, call.seq, self.rank, seconds, self.status(), None, awaited_elsewhere(self)

@@ -20,6 +20,8 @@ cdef class Mark:
 cdef Mark mark_stream(hipStream_t stream, int device)
 # Keep objects alive until then; gives the point.
 cdef Mark hold(hipStream_t stream, int device, tuple objects)
+# Keep them alive until a point of the stream that nothing is kept for yet.
+cdef int hold_until(Mark mark, hipStream_t stream, tuple objects) except -1
 # Keep an object alive until no stream of the process is captured.
 cdef int hold_while_captured(object owner) except -1
 # Let go of what finished streams no longer use.

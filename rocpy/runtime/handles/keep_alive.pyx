@@ -136,7 +136,6 @@ cdef Mark mark_stream(hipStream_t stream, int device):
 cdef Mark hold(hipStream_t stream, int device, tuple objects):
     cdef Mark mark
     release_finished()
-    key = (device, <size_t>stream)
     try:
         mark = mark_stream(stream, device)
     except BaseException:
@@ -144,12 +143,18 @@ cdef Mark hold(hipStream_t stream, int device, tuple objects):
         with nogil:
             abi.slot_hipStreamSynchronize(stream)
         raise
+    hold_until(mark, stream, objects)
+    return mark
+
+
+cdef int hold_until(Mark mark, hipStream_t stream, tuple objects) except -1:
+    key = (mark.device, <size_t>stream)
     mark.objects = objects
     queue = held_by_stream.get(key)
     if queue is None:
         queue = held_by_stream[key] = deque()
     queue.append(mark)
-    return mark
+    return 0
 
 
 cdef int release_finished() except -1:

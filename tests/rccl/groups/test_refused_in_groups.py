@@ -192,6 +192,20 @@ def test_grow_says_why(comms):
     assert total_on(comms) == {3.0}
 
 
+def test_one_thread_joins_several_ranks_of_a_grown_one():
+    require_calls("ncclCommGrow")
+    first = rccl.Communicator.init(1, 0, rccl.UniqueId.make(), timeout_s=5)
+    ident, larger = first.growth_id(), []
+    thread = threading.Thread(target=lambda: larger.append(first.grow(3, ident)))
+    thread.start()
+    with rccl.group():
+        larger += [rccl.Communicator.join_grown(3, rank, ident, device=rank, timeout_s=5) for rank in (1, 2)]
+    thread.join()
+    assert total_on(larger) == {6.0}
+    for comm in (first, *larger):
+        comm.abort()
+
+
 def test_ranks_and_devices():
     ident = rccl.UniqueId.make()
     for rank in (0, 8):
