@@ -12,7 +12,7 @@ from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.epilogues.lowering.match import NativeForm
 
-__all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
+__all__ = ["LibraryExecutable", "TileExecutable", "native_call", "planned_call"]
 
 @disjoint_base
 class LibraryExecutable(Executable):
@@ -26,3 +26,13 @@ class TileExecutable(Executable):
     def algorithms(self, call: ProductCall, requested: int) -> list[Algorithm]: ...
 
 def native_call(form: NativeForm, call: ProductCall) -> ProductCall: ...
+def planned_call(
+    operands: dict[str, Any],
+    inputs: dict[str, Any],
+    alpha: Any,
+    beta: Any,
+    settings: dict[str, Any],
+    options: Any,
+    stream: Any,
+    outs: tuple[Any, ...],
+) -> ProductCall: ...

@@ -13,8 +13,19 @@ from rocpy.blaslt.operands._arguments cimport real
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.custom.launch import refuse_captured_outs, synchronize_user_stream
 from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model.scale_arguments import scales_of
 
-__all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
+__all__ = ["LibraryExecutable", "TileExecutable", "native_call", "planned_call"]
+
+
+cpdef ProductCall planned_call(dict operands, dict inputs, object alpha, object beta, dict settings, object options, object stream, tuple outs):
+    """Return a planned product as a call; ``stream`` and ``outs`` are the execution's own."""
+    cdef ProductCall call = ProductCall.__new__(ProductCall)
+    call.a, call.b, call.c, call.alpha, call.beta = operands["a"], operands["b"], operands["c"], alpha, beta
+    call.inputs, call.options, call.stream, call.out = inputs, options, stream, outs
+    if settings:
+        call.compute, call.scales = settings.get("compute"), scales_of(settings)
+    return call
 
 
 cdef object scaled_beta(object beta, object factor):

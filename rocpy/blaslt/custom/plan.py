@@ -9,33 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy._locks import reentrant_lock
-from rocpy._memory_record import any_moved, records_of, refuse_gradients
+from rocpy._memory_record import records_of
 from rocpy._operand import TorchLayerRequired, readable
-from rocpy.blaslt.arrays.staging import on_device_of
-from rocpy.blaslt.arrays.views import delivered, viewed, viewed_inputs
+from rocpy.blaslt.arrays.views import viewed, viewed_inputs
 from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
+from rocpy.blaslt.custom.execution import CustomExecution
 from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model.algorithms import LISTED, Algorithm
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.lowering import lower, with_copies
-from rocpy.blaslt.model.options import Options, resolve_options
-from rocpy.blaslt.model.planned_product import PlannedProduct
+from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.selection import choice as _choice
-from rocpy.blaslt.selection import library as _library
 from rocpy.errors import (
-    InvalidOperandError,
     InvalidProblemError,
-    LibraryError,
     RocpyError,
     UnsupportedError,
 )
-from rocpy.runtime.handles.stream_handle import hold_stream
 
 __all__ = ["CustomProduct"]
 
@@ -50,27 +44,20 @@ def _exclusive(
 
     @functools.wraps(method)
     def run(self: CustomProduct, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._using.acquire(blocking=False):
-            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+        self.enter()
         try:
             return method(self, *args, **kwargs)
         finally:
-            self._using.release()
+            self.leave()
 
     return cast("Callable[Concatenate[CustomProduct, P], T]", run)
 
 
-class CustomProduct(PlannedProduct):
+class CustomProduct(CustomExecution):
     """A planned product with an epilogue of the user's."""
 
-    __slots__ = (
-        "_like", "_plain", "_positions", "_records", "_strategies", "_using", "absent", "alpha", "beta", "bound",
-        "device_index", "epilogue", "epilogue_name", "inputs", "numbers", "operands", "options", "problem", "right",
-        "settings", "stream", "weight_bias",
-    )  # fmt: skip
-    options: Options
+    __slots__ = ("absent", "device_index", "epilogue", "epilogue_name", "numbers", "problem", "weight_bias")
     problem: Problem
-    stream: Any
 
     @default_arithmetic
     def __init__(
@@ -93,17 +80,15 @@ class CustomProduct(PlannedProduct):
         stream: Any = None,
         **settings: Any,
     ) -> None:
-        self._using = reentrant_lock()
         _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
         self.options = resolve_options(options)
         self.epilogue = epilogue
         self.epilogue_name = str(epilogue.name)
+        self.single = epilogue.expression.single
         self.alpha, self.beta, self.stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
-        #: Whose results are to be, where the operands are numpy's views of another framework's arrays.
         self._like = readable(a, "a")
         a, c = viewed(self._like, "a"), viewed(c, "c")
-        #: The Weight that was given, or the array; what was read of it is among the operands.
         self.right = viewed(b, "b")
         b = snapshot_of(self.right)
         self.inputs = viewed_inputs(_custom.complete(epilogue, epilogue_inputs, b))
@@ -111,9 +96,8 @@ class CustomProduct(PlannedProduct):
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_inputs(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
-        self._strategies: dict[str, Strategy] = {}
+        self._strategies, self._positions = {}, {}
         self._bind(dtype)
-        self._positions: dict[int, tuple[str, int]] = {}
         self.absent: dict[str, str] = {}
         self.closed = False
 
@@ -198,43 +182,6 @@ class CustomProduct(PlannedProduct):
         self.planned_algorithms = [pinned if one is mine else one for one in self.planned_algorithms or []]
         self.chosen = pinned.rank
         return pinned
-
-    @_exclusive
-    @default_arithmetic
-    def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
-        """Compute the product of the operands as they are now."""
-        self.check_open()
-        if self.operands["a"] is None:
-            raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
-        if snapshot_of(self.right) is not self.operands["b"]:
-            self.reset_operands(b=self.right)  # it was refreshed
-        refuse_gradients(self._plain.records)
-        refuse_gradients(self._records)
-        self._plain.read_operands()
-        if any_moved(self._records):  # refuses those of other shapes
-            _custom.check_inputs(self.inputs)  # refuses those without memory
-        if not self._strategies:
-            self.plan()
-        outs = _custom.check_out(out, self.bound, self.inputs)
-        label, position = self._chosen if algorithm is None else self._positions[self._find(algorithm).rank]
-        stream = hold_stream(self.stream if stream is None else stream)
-        with on_device_of(stream):
-            try:
-                results = self._strategies[label].execute(self, position, outs, stream)
-            except (LibraryError, UnsupportedError) as error:
-                inner = getattr(self._strategies[label], "inner", None)
-                if algorithm is not None or self.is_pinned or inner is None:
-                    raise
-                if not _library.composes_after(error, inner.launched, self.device_index):
-                    raise
-                self.plan()  # the library is not asked for it again
-                if (label, position) == self._chosen:
-                    raise
-                label, position = self._chosen
-                results = self._strategies[label].execute(self, position, outs, stream)
-        if self._like is not self.operands["a"]:
-            results = delivered(tuple(results), self._like, tuple(outs))
-        return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive
     @default_arithmetic
@@ -338,18 +285,13 @@ class CustomProduct(PlannedProduct):
     @property
     def strategy(self) -> Strategy:
         """The strategy that execute() chooses by itself."""
-        return self._strategies[self._chosen[0]]
+        return self._strategies[self.place_of(self.chosen)[0]]
 
     @property
     def executable(self) -> Executable:
         """How the function form computes the same."""
-        label, position = self._chosen
+        label, position = self.place_of(self.chosen)
         return self._strategies[label].executable(position)
-
-    @property
-    def _chosen(self) -> tuple[str, int]:
-        chosen = self.algorithm
-        return (next(iter(self._strategies)), 0) if chosen is None else self._positions[chosen.rank]
 
     def prepare(self) -> None:
         """Prepare each strategy for its trials."""

@@ -13,7 +13,7 @@ from rocpy._operand import resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, native_call
+from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, native_call, planned_call
 from rocpy.blaslt.custom.fused import fused_of
 from rocpy.blaslt.custom.generated import generated_of
 from rocpy.blaslt.custom.triton_kernel import TritonProduct, triton_product_of
@@ -64,13 +64,11 @@ class Owner(Protocol):
     device_index: int
 
 
-def _call(owner: Owner, stream: Any = None, outs: tuple[Any, ...] = ()) -> ProductCall:
-    """Return a planned product as a call; ``stream`` is the execution's own."""
-    a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
-    return ProductCall(
-        a, b, c, inputs=owner.inputs, alpha=owner.alpha, beta=owner.beta, compute=owner.settings.get("compute"),
-        scales=scales_of(owner.settings), options=owner.options, stream=stream, out=outs,
-    )  # fmt: skip
+def _call(owner: Owner, outs: tuple[Any, ...] = ()) -> ProductCall:
+    """Return a planned product as a call that is not executed."""
+    return planned_call(
+        owner.operands, owner.inputs, owner.alpha, owner.beta, owner.settings, owner.options, None, outs
+    )
 
 
 class Strategy:
@@ -106,8 +104,8 @@ class Strategy:
     def reset(self, owner: Owner) -> None:
         """Take the owner's operands as they are now."""
 
-    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        """Return the results."""
+    def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
+        """Return the results of the planned product, as a call, by an algorithm."""
         raise NotImplementedError
 
     def executable(self, position: int) -> Executable:
@@ -171,8 +169,8 @@ class Native(Strategy):
         changes = {name: getattr(call, name) for name in ("a", "b", "c", "alpha", "beta", "bias")}
         self.inner.reset_operands(**{name: value for name, value in changes.items() if value is not None})
 
-    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
-        return (self.inner.execute(algorithm=position, out=outs[0], stream=stream),)
+    def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
+        return (self.inner.execute(algorithm=position, out=call.out[0], stream=call.stream),)
 
     def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
         return self._library_executable()
@@ -219,10 +217,10 @@ class _Composed(Native):
     def plan(self, requested: int) -> list[Algorithm]:
         return super().plan(requested)[:_COMPOSED]
 
-    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        self.last.refuse_capture(owner.inputs, owner.bound, outs, stream)
-        base = self.inner.execute(algorithm=position, stream=stream)
-        return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.options, stream))
+    def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
+        self.last.refuse_capture(call.inputs, self.bound, call.out, call.stream)
+        base = self.inner.execute(algorithm=position, stream=call.stream)
+        return tuple(self.last.finish(base, call.inputs, self.bound, call.out, call.options, call.stream))
 
     def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
         return self._library_executable(self.last)
@@ -317,22 +315,19 @@ class Tiled(Strategy):
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.fused = fused_of(owner.bound)
+        self.executables = [TileExecutable(owner.bound, self.fused, 0)]
 
     def plan(self, requested: int) -> list[Algorithm]:
-        return self._executable(0).algorithms(_call(self.owner, outs=self._no_outs), requested)
+        bound = self.owner.bound
+        listed = self.executables[0].algorithms(_call(self.owner, (None,) * len(bound.out_types)), requested)
+        self.executables += [TileExecutable(bound, self.fused, rank) for rank in range(1, len(listed))]
+        return listed
 
-    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        return self._executable(position).finish(_call(owner, stream, outs), None)
+    def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
+        return self.executables[position].finish(call, None)
 
     def executable(self, position: int) -> Executable:
-        return self._executable(position)
-
-    def _executable(self, rank: int) -> TileExecutable:
-        return TileExecutable(self.owner.bound, self.fused, rank)
-
-    @property
-    def _no_outs(self) -> tuple[None, ...]:
-        return (None,) * len(self.owner.bound.out_types)
+        return self.executables[position]
 
 
 class Triton(Strategy):
@@ -353,8 +348,8 @@ class Triton(Strategy):
     def prepare(self) -> None:
         self.product.compile_all()
 
-    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        return self.product.run(position, _call(owner, stream, outs))
+    def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
+        return self.product.run(position, call)
 
     def executable(self, position: int) -> Executable:
         return _TritonExecutable(self.product, position)

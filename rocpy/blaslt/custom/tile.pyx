@@ -98,7 +98,7 @@ cdef class Call:
         cdef ScaleArguments scales = arguments.scales
         cdef object a = arguments.a, b = arguments.b, c = arguments.c, bias = arguments.bias
         _core.ensure()
-        if arguments.options is None and not _ACTIVE:
+        if arguments.options is _DEFAULT or (arguments.options is None and not _ACTIVE):
             self.options = _DEFAULT
         else:
             self.options = _options.resolve_options(arguments.options)

@@ -10,3 +10,6 @@ cdef class PlannedProduct:
 
     # execute() for callers in C: one call through a table of functions, no arguments by name.
     cdef object run(self, object out, object algorithm, object stream)
+
+    # The algorithm of the plan that is named by itself or by its place there; None where it is named otherwise.
+    cdef object listed(self, object algorithm)

@@ -140,6 +140,17 @@ cdef class PlannedProduct:
         """List the algorithms in this order, and take the one of a rank."""
         self.planned_algorithms, self.chosen = algorithms, rank
 
+    cdef object listed(self, object algorithm):
+        cdef list listed = self.planned_algorithms
+        if listed is None:
+            return None
+        if type(algorithm) is int:
+            return listed[algorithm] if 0 <= algorithm < len(listed) else None
+        for one in listed:
+            if one is algorithm:
+                return one
+        return None
+
     def prepare(self):
         """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
 

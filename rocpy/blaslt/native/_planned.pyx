@@ -196,6 +196,9 @@ cdef class Planned(PlannedProduct):
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
+        mine = self.listed(algorithm)
+        if mine is not None:
+            return mine
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         mine = _algorithms.find(algorithm, self.planned_algorithms, device, self.problem)
         if mine is None and self.planned_algorithms:

@@ -141,6 +141,24 @@ def test_settings_of_a_call_cost_no_more_than_those_around_it():
     assert python_calls(lambda: rocpy.matmul(a, b, autotune=False)) == plain
 
 
+def executions(product):
+    """Return how many functions of Python's executions enter, by the first of the plan's algorithms named in each way."""
+    algorithms = product.plan()
+    return [python_calls(lambda named=one: product.execute(algorithm=named)) for one in (None, 0, algorithms[0])]
+
+
+@pytest.mark.parametrize("function", [lambda x, s: (x * s).clip(0, 3), lambda x, s: x + s], ids=["fused", "native"])
+def test_an_execution_with_an_epilogue_enters_its_strategy_alone(function):
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("arrays in CPU memory are copied to the device first")
+    a, b, s = np.ones((4, 6), np.float32), np.ones((6, 5), np.float32), np.ones(5, np.float32)
+    with rocpy.Matmul(a, b) as product:
+        plain = executions(product)
+    assert plain == plain[:1] * 3
+    with rocpy.Matmul(a, b, epilogue=rocpy.epilogue(function), epilogue_inputs={"s": s}) as product:
+        assert executions(product) == [count + 1 for count in plain]
+
+
 @pytest.mark.parametrize("epilogue", [None, "relu_aux"])
 def test_groups_of_lists_enter_no_python_file_each(epilogue):
     if not rocpy.platform.current().host_memory:
