@@ -142,7 +142,7 @@ def test_settings_of_a_call_cost_no_more_than_those_around_it():
 
 
 def executions(product):
-    """Return how many functions of Python's executions enter, by the first of the plan's algorithms named in each way."""
+    """Return how many functions of Python's executions enter, by the first algorithm, named in each way."""
     algorithms = product.plan()
     return [python_calls(lambda named=one: product.execute(algorithm=named)) for one in (None, 0, algorithms[0])]
 
