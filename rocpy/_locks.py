@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -33,6 +34,9 @@ def reentrant_lock() -> Any:
 # the body of a module.
 _LONGEST_WAIT_S = 60.0
 _BETWEEN_LOOKS_S = 0.001
+
+# Modules of Python's that take a lock for a fork, which threads that import may need, and their names for it.
+_LOCKS_OF_OTHERS = {"concurrent.futures.thread": "_global_shutdown_lock", "logging": "_lock"}
 
 # Weak references to the locks of the modules that are being imported, by name. Only importlib knows which thread holds
 # one; a Python without this table has forks that do not wait.
@@ -76,11 +80,13 @@ class _Forks:
         self._locks: list[Any] = [reentrant_lock()]  # the first, which is taken last, guards the two below
         self._held: list[Any] = []  # by the thread that forks
         self._forking: list[int] = []  # that thread
+        self._hooked: set[str] = set()  # modules of `_LOCKS_OF_OTHERS` that have been imported
         os.register_at_fork(before=self._take, after_in_parent=self._give_back, after_in_child=self._give_back)
 
-    def wait_first(self) -> None:
-        """Wait before the hooks that are registered by now: those of who comes last are called first."""
+    def wait_first(self, module: str) -> None:
+        """Wait before the hooks that a module has registered by now: those of who comes last are called first."""
         os.register_at_fork(before=self._take)
+        self._hooked.add(module)
 
     def add(self, lock: Any) -> None:
         self._locks.append(lock)
@@ -89,8 +95,11 @@ class _Forks:
         if self._is_mine():
             return
         until = time.monotonic() + _LONGEST_WAIT_S
+        hooked = set(self._hooked)
         while not self._try_to_take(until):
             time.sleep(_BETWEEN_LOOKS_S)
+        for module in self._hooked - hooked:
+            _take_of(module)
 
     def _try_to_take(self, until: float) -> bool:
         """Take all locks, or none of them while others import, which may wait for one."""
@@ -121,6 +130,13 @@ class _Forks:
             _release(held)
 
 
+def _take_of(module: str) -> None:
+    """Take a lock in place of the hook of a module imported meanwhile, of which only the one after a fork is called."""
+    lock = getattr(sys.modules.get(module), _LOCKS_OF_OTHERS[module], None)
+    if lock is not None and not (lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked()):
+        lock.acquire()
+
+
 def _must_wait(until: float) -> bool:
     # A thread that itself imports does not wait: another one that does, too, would wait for it.
     threads = _importing_threads()
@@ -143,8 +159,8 @@ def wait_before_others(when_imported: Callable[[str, Callable[[], None]], None])
     when_imported
         Calls a function once the module of a name has been imported.
     """
-    for module in ("concurrent.futures.thread", "logging"):
-        when_imported(module, _forks.wait_first)
+    for module in _LOCKS_OF_OTHERS:
+        when_imported(module, functools.partial(_forks.wait_first, module))
 
 
 def hold_over_forks(lock: Any) -> None:

@@ -77,16 +77,21 @@ FIRST_USES = {
 
 @pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
 def test_a_fork_while_a_slow_module_is_imported_waits_for_it(run_python, use):
-    """The import is held up: without waiting the child would find a lock of a thread that it does not have."""
+    """The import is held up: without waiting the child would find a lock of a thread that it does not have.
+
+    Modules that hold a lock over a fork are imported before, as a rule, and once while the fork waits.
+    """
     before, statement, module = use
+    early = "" if use is FIRST_USES["a module of Python's"] else "import concurrent.futures.thread, logging"
     code = f"""
-    import logging   # whose lock a fork holds, and an import may need
+    {early}   # whose locks a fork holds, and an import may need
     from rocpy._import_hook import when_imported
     begun = threading.Event()
 
     def hold_up():
         begun.set()
         time.sleep(0.2)
+        import concurrent.futures.thread, logging
         logging.getLogger("slow")
 
     {before}
@@ -94,6 +99,7 @@ def test_a_fork_while_a_slow_module_is_imported_waits_for_it(run_python, use):
         {statement}
 
     assert "{module}" not in sys.modules
+    assert ("logging" in sys.modules) is {bool(early)}
     when_imported("{module}", hold_up)   # within the import
     thread = threading.Thread(target=use)
     thread.start()
@@ -103,7 +109,7 @@ def test_a_fork_while_a_slow_module_is_imported_waits_for_it(run_python, use):
     assert time.monotonic() - started < 30   # not until waiting is given up
     thread.join()
     """
-    run_python(HEAD + code)
+    assert run_python(HEAD + code).stderr == ""
 
 
 def test_a_fork_does_not_wait_for_a_module_that_a_program_imports(run_python):
