@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What rocpy.jax.matmul does not take: each refusal names the operand and says what can be done."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+import rocpy
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 jax = pytest.importorskip("jax")
@@ -51,3 +54,9 @@ def test_complex_factors(name):
     ones = jnp.ones((2, 2), jnp.complex64)
     with pytest.raises(InvalidOperandError, match=f"{name}: .*expected a real number; multiply by it yourself"):
         rj.matmul(ones, ones, ones, **{name: 1j})
+
+
+@pytest.mark.parametrize("function", [lambda x: 2 * jax.nn.gelu(x), lambda x: jnp.maximum(x, 0)])
+def test_functions_of_jax_in_an_epilogue_are_refused_with_what_to_use(function):
+    with pytest.raises(UnsupportedError, match=rf"^{re.escape(__file__)}:\d+: .*use that of numpy or torch"):
+        rocpy.epilogue(function)

@@ -7,7 +7,8 @@ import inspect
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType, MethodDescriptorType
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ __all__ = ["Traced", "applied", "trace"]
 
 _ROCPY = str(Path(__file__).parents[2])
 # Packages whose frames are never the line that the user wrote.
-_FOREIGN = ("numpy", "torch", "scipy", "ml_dtypes")
+_FOREIGN = ("numpy", "torch", "scipy", "ml_dtypes", "jax")
 
 
 def _is_foreign(filename: str) -> bool:
@@ -37,16 +38,17 @@ def _is_foreign(filename: str) -> bool:
 
 def where_written() -> str:
     """Return file, line and text of the innermost line of the user's that is being run, ending in a colon."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename.startswith((_ROCPY, "<frozen")) or _is_foreign(frame.f_code.co_filename)
-    ):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    filename, line = frame.f_code.co_filename, frame.f_lineno
-    text = textwrap.shorten(linecache.getline(filename, line, frame.f_globals).strip(), 90, placeholder=" ...")
-    return f"{filename}:{line}: {text + ': ' if text else ''}"
+    return _line_among(traceback.walk_stack(sys._getframe(1)))
+
+
+def _line_among(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the first line of the user's, as `where_written` does."""
+    for frame, line in frames:
+        filename = frame.f_code.co_filename
+        if not filename.startswith((_ROCPY, "<frozen")) and not _is_foreign(filename):
+            text = textwrap.shorten(linecache.getline(filename, line, frame.f_globals).strip(), 90, placeholder=" ...")
+            return f"{filename}:{line}: {text + ': ' if text else ''}"
+    return ""
 
 
 class _NoAttributeError(UnsupportedError, AttributeError):
@@ -309,7 +311,17 @@ def trace(function: Callable[..., Any]) -> Expression:
     inputs, defaults = _parameters(function)
     builder = Builder(inputs)
     arguments = [Traced(builder, builder.x(), False), *(Traced(builder, builder.input(name)) for name in inputs)]
-    result = function(*arguments)
+    try:
+        result = function(*arguments)
+    except TypeError as error:
+        if Traced.__module__ not in str(error):
+            raise
+        # Of a package that asks for its own arrays, such as jax.
+        line = _line_among(reversed(list(traceback.walk_tb(error.__traceback__))))
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedError(
+            f"{line}a function of another package was called on a traced value: use that of numpy or torch ({reason})"
+        ) from error
     location = _location(function)
     values = result if isinstance(result, tuple) else (result,)
     if not values:
