@@ -149,6 +149,8 @@ def test_what_has_no_reduction_is_named_before_anybody_waits(torch, dist):
             (torch.ones(2).to(torch.float8_e4m3fnuz), "sum of torch.float8_e4m3fnuz.*to torch.float32"),
             (torch.ones(2, device="meta"), "meta device.*torch.empty_like"),
             (torch.eye(2).to_mkldnn(), "layout.*to_dense"),
+            (torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged), "nested tensor"),
+            (torch.nn.parameter.UninitializedParameter(requires_grad=False), "not initialized"),
         ]:
             with pytest.raises((UnsupportedError, InvalidOperandError), match=said):
                 group.allreduce([tensor], sums)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 
 from rocpy._producers.torch_modes import kind_reason
-from rocpy._producers.torch_refusals import advice
+from rocpy._producers.torch_refusals import advice, is_unreadable, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ def check_kind(tensor: Tensor, name: str) -> None:
     Raises
     ------
     InvalidOperandError
-        It is sparse, quantized, nested, wraps other tensors, or has no memory.
+        It is sparse, quantized, nested, masked, not initialized, wraps other tensors, or has no memory.
     """
-    if tensor.is_nested:
-        raise InvalidOperandError(f"{name}: is a nested tensor; send its components, or to_padded_tensor(...)")
+    if is_unreadable(tensor):
+        refuse_layout(tensor, name)
     if tensor.layout != torch.strided:
         raise InvalidOperandError(f"{name}: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
     if tensor.is_quantized:
