@@ -139,7 +139,9 @@ def assign(out: Any, result: Any) -> None:
         with np.errstate(all="ignore"):
             out.copy_from(np.ascontiguousarray(rounded(values, str(out.dtype)), out.dtype))
         return
-    result = rounded(result, str(getattr(out, "dtype", "")).removeprefix("torch."))
+    dtype = getattr(out, "dtype", "")
+    if getattr(result, "dtype", "") != dtype:
+        result = rounded(result, str(dtype).removeprefix("torch."))
     if hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rocpy._operand import allocate_like, describe, resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
@@ -106,6 +108,8 @@ def placed(array: Any, name: str) -> Placed:
 
 def as_bytes(array: Any) -> Any:
     """Return truth values, which no product has, as the bytes that they are in memory; other arrays as they are."""
+    if isinstance(array, np.ndarray):  # whose types take long to write
+        return array.view(np.uint8) if array.dtype == np.bool_ else array
     if str(array.dtype).removeprefix("torch.") != "bool":
         return array
     module = sys.modules.get(type(array).__module__.partition(".")[0])
