@@ -229,7 +229,8 @@ def _set_first(first: np.ndarray, initial: Any) -> None:
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidOperandError(f"block_scan: initial is {initial!r}, and x is {dtype}: {error}") from None
     exact = dtype.kind in "biu" and first[0] != initial
-    if exact or (dtype.kind in "fc" and np.isfinite(initial) and not np.isfinite(first[0])):
+    finite = isinstance(initial, int) or dtype.kind not in "fc" or np.isfinite(initial)  # numpy has no larger integers
+    if exact or (dtype.kind in "fc" and finite and not np.isfinite(first[0])):
         raise InvalidOperandError(f"block_scan: initial is {initial!r}, beyond the range of {dtype}; {needed}")
 
 

@@ -165,6 +165,7 @@ def test_tensors_as_out_share_no_memory_with_x():
         ("bool", 2),
         ("float32", "1.5"),
         ("float32", 1e300),
+        ("float32", 2**130),
         ("float32", 1j),
         ("float64", "a"),
         ("float64", 10**400),
@@ -180,11 +181,11 @@ def test_first_values_that_the_type_does_not_have_are_refused(dtype, initial):
 
 @pytest.mark.parametrize(
     ("dtype", "initial"),
-    [("int64", np.int8(-3)), ("float64", 2), ("float64", np.inf), ("float64", np.array(0.5))],
+    [("int64", np.int8(-3)), ("float64", 2), ("float64", 2**70), ("float64", np.inf), ("float64", np.array(0.5))],
 )
 def test_first_values(dtype, initial):
     x = np.ones(2, dtype)
-    np.testing.assert_array_equal(coop.block_scan(x, initial=initial), [1 + initial, 2 + initial])
+    np.testing.assert_array_equal(coop.block_scan(x, initial=initial), np.array([1 + initial, 2 + initial], dtype))
 
 
 def test_empty_arrays_have_empty_results():

@@ -183,6 +183,102 @@ def test_whole_arrays_have_infinite_quotients_and_powers():
         np.testing.assert_array_equal(quotients, [z / z[0], z / z[0]])
 
 
+LARGE = np.array([2**53 + 1, 2**62 + 7, 2**63 + 11, 2**64 - 1], np.uint64)
+
+
+def test_uint64_with_integers_is_exact():
+    @coop.jit
+    def kernel(x, m, out, mixed, floats):
+        i = coop.threadIdx.x
+        quotient, remainder = divmod(x[i], 10)
+        out[i, 0], out[i, 1], out[i, 2] = x[i] // 10, quotient - np.floor_divide(x[i], 10), (x[i] + 1) % 7
+        out[i, 3], out[i, 4], out[i, 5] = (
+            remainder - np.mod(x[i], 10),
+            7 % x[i],
+            np.right_shift(x[i] + np.add(x[i], 3), 1),
+        )
+        value = x[0]
+        for _ in range(i):
+            value = value * 6364136223846793005 + 1442695040888963407
+        out[i, 6] = value >> 33
+        for j in range(3):
+            mixed[i, j, 0], mixed[i, j, 1] = x[i] // m[j], x[i] % m[j]
+            mixed[i, j, 2], mixed[i, j, 3] = m[j] // x[i], m[j] % x[i]
+        narrow = np.uint8(i)
+        floats[i] = (narrow >> 1) - 8  # of fewer bits: int64
+
+    m, out, mixed, floats = (
+        np.array([3, -7, -(2**63)]),
+        np.zeros((4, 7), np.uint64),
+        np.zeros((4, 3, 4), int),
+        np.zeros(4),
+    )
+    kernel[1, 4](LARGE, m, out, mixed, floats)
+    value = int(LARGE[0])
+    for i, each in enumerate(map(int, LARGE)):
+        after = (each + 1) % 2**64
+        halves = (2 * each + 3) % 2**64 >> 1
+        assert out[i].tolist() == [each // 10, 0, after % 7, 0, 7, halves, value >> 33]
+        value = (value * 6364136223846793005 + 1442695040888963407) % 2**64
+        for j, divisor in enumerate(map(int, m)):
+            expected = [*divmod(each, divisor), *divmod(divisor, each)]
+            assert (mixed[i, j].astype(object) - expected) % 2**64 == pytest.approx(0, abs=0)
+    assert floats.tolist() == [-8, -8, -7, -7]
+
+
+def test_whole_arrays_are_computed_in_their_own_type():
+    @coop.jit
+    def kernel(x, y, out):
+        out[:] = x * x // y
+
+    x, y, out = np.array([-128, 100, 127, 3], np.int8), np.array([-128, 7, 1, 2], np.int8), np.zeros(4, np.int8)
+    kernel[1, 1](x, y, out)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out, x * x // y)
+    with pytest.raises(ValueError, match="unable to broadcast argument 1 to output array\nraised by kernel") as told:
+        kernel[1, 1](x, y[:3], out)
+    assert f"{__file__}:" in told.value.__notes__[0]
+
+
+@pytest.mark.slow
+def test_numbers_beside_whole_arrays_have_their_type():
+    @coop.jit
+    def kernel(x, m, out, small):
+        out[:] = (x + 1) // 10 + (x >> 1)
+        x %= m
+        small[:] = (small * 2 << 1) >> 1
+
+    x, out, small = LARGE.copy(), np.zeros(4, np.uint64), np.array([-128, 100, 127, 3], np.int8)
+    with np.errstate(over="ignore"):
+        expected = (LARGE + 1) // 10 + (LARGE >> 1), (small * 2 << 1) >> 1
+    kernel[1, 1](x, 10, out, small)
+    np.testing.assert_array_equal(x, LARGE % 10)
+    np.testing.assert_array_equal(out, expected[0])
+    np.testing.assert_array_equal(small, expected[1])
+
+
+def test_integers_to_integer_powers_are_exact():
+    @coop.jit
+    def kernel(x, n, out, whole, floats, least):
+        i = coop.threadIdx.x
+        out[i, 0], out[i, 1] = x[i] ** n[i], np.power(x[i], n[i])
+        floats[i] = floats[i] ** least[i]
+        coop.syncthreads()
+        if i == 0:
+            whole **= n
+
+    x, n = np.array([3, 5, -3, -1, 2]), np.array([39, 27, 70001, -(2**63), -5])
+    floats, least = np.array([2, 2, -1, 0.5, 0], np.float32), np.array([-128, -127, 127, -128, -1], np.int8)
+    out, whole = np.zeros((5, 2), int), x.copy()
+    expected = [pow(int(a), int(b), 2**64) for a, b in zip(x[:3], n[:3], strict=True)] + [1, 0]
+    with np.errstate(divide="ignore", over="ignore"):
+        powers = (floats.astype(float) ** least).astype(np.float32)
+    kernel[1, 5](x, n, out, whole, floats, least)
+    for each in (*out.T, whole):
+        assert each.astype(np.uint64).tolist() == expected
+    np.testing.assert_array_equal(floats, powers)
+
+
 def reciprocals(x, n, out):
     i = coop.threadIdx.x
     out[i, 0], out[i, 1], out[i, 2] = x[i] ** -1, x[i] ** -2, x[i] ** n[i]
@@ -201,6 +297,8 @@ def test_complex_numbers_are_divided_by_zero_as_in_numpy():
     def kernel(x, y, out):
         i = coop.threadIdx.x
         out[i] = x[i] / y[i]
+        if i == 4:
+            out[i] += (x[i] - x[i]) ** (2 - 3j)
 
     x, y = np.array([1, 0, 1 - 2j, -1j, 3 + 4j]), np.array([0, 0, 0, complex(-0.0, 0), 1 + 1j])
     out = np.zeros_like(x)
@@ -220,11 +318,12 @@ def test_gpus_give_the_same():
             quotient[0] = least[0] // least[1]
             quotient[1] = np.float64(least[2]) ** -1 == np.inf
             quotient[2] = np.mod(x[0], least[1]) + np.fmod(x[0], least[2])
+            quotient[3] = least[2] + least[1] ** n[0] + (least[0] - 1) ** n[1]
             np.left_shift(n, 64, n)
 
     types = 4 * ["int64[::1]"] + ["int32[::1]", "int64[::1]"]
     code = coop.compile(coop.jit(kernel), f"void({','.join(types)})", arch="gfx942", threads=64)
-    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.full(3, -1)
+    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.full(4, -1)
     memory = np.full(3 * len(AMOUNTS), -5)
     x = memory[len(AMOUNTS) : -len(AMOUNTS)]
     n, left, right, expected = AMOUNTS.copy(), np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
@@ -232,5 +331,5 @@ def test_gpus_give_the_same():
     amdgpu.run(code.code, code.name, 1, len(x), *arrays)
     np.testing.assert_array_equal((left, right), expected)
     assert np.flatnonzero(memory == 7).tolist() == [2 * len(AMOUNTS) - 1]
-    assert quotient.tolist() == [2**31, 1, 0]
+    assert quotient.tolist() == [2**31, 1, 0, 1 - (2**31 + 1)]
     assert not n.any()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from rocpy.errors import (
 
 Location = tuple[str, str, int] | None
 _PACKAGE = Path(__file__).parents[1]
+_LINE_OF_NUMBA = re.compile(r'\nFile "[^"]*", line \d+, $')
 
 
 def warn_of_float64(kernel: Any, lines: Sequence[tuple[str, int]]) -> None:
@@ -127,6 +129,8 @@ def _raise_exception(
 ) -> NoReturn:
     if raised is None:
         raise KernelError(f"{subject} failed with status {error['code']}", **where)
+    # Numba's text ends in a line of the function that it makes of an expression of arrays.
+    raised.args = tuple(_LINE_OF_NUMBA.sub("", each) if isinstance(each, str) else each for each in raised.args)
     # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
     if isinstance(raised, IndexError) and (location is None or _PACKAGE in Path(location[1]).parents):
         at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""

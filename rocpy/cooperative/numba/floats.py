@@ -13,7 +13,8 @@ import numpy as np
 from numba.core import ir, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.ir_utils import mk_unique_var, replace_vars_stmt
-from numba.core.typed_passes import NopythonTypeInference
+
+from rocpy.cooperative.numba.arithmetic.operands import IntegerInference
 
 NOTES = "rocpy_float64"  # what they are called in the metadata of a compiled function
 _WIDE = (types.float64, types.complex128)
@@ -409,7 +410,7 @@ def surprises(arguments: tuple[types.Type, ...]) -> bool:
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class NotingInference(NopythonTypeInference):
+class NotingInference(IntegerInference):
     """Type inference that notes where float64 is computed in."""
 
     _name = "rocpy_noting_inference"
@@ -422,7 +423,7 @@ class NotingInference(NopythonTypeInference):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class NarrowInference(NopythonTypeInference):
+class NarrowInference(IntegerInference):
     """Type inference in which literals are float32 and integers follow the floats that they meet."""
 
     _name = "rocpy_narrow_inference"

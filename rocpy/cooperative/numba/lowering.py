@@ -7,12 +7,11 @@ import functools
 import hashlib
 import operator
 import re
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 from llvmlite import ir as llvm_ir
 from numba.core import cgutils, ir, types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
@@ -22,6 +21,8 @@ from numba.np import arrayobj
 
 from rocpy.cooperative.kernel.mode import Mode
 from rocpy.cooperative.numba import functions, runtime
+from rocpy.cooperative.numba.arithmetic.context import in_own_types, kernel_context
+from rocpy.cooperative.numba.arithmetic.operands import IntegerInference
 from rocpy.cooperative.numba.floats import NarrowInference, NotingInference
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64
 from rocpy.cooperative.numba.memory import whole
@@ -32,8 +33,6 @@ from rocpy.cooperative.numba.runtime import call, current
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 _DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
-_INTEGERS = re.compile("[bBhHiIlLqQ]+->[bBhHiIlLqQ]+$")  # loops of numpy's
-_COMPLEX = re.compile("([FD])\\1->\\1$")
 _PACKAGE = "rocpy.cooperative"
 # Numba names what an instruction computes by its offset in the bytecode; in a function that it has put in line, too.
 _OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
@@ -48,8 +47,12 @@ class KernelLower(Lower):
     def __init__(self, context: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(context, *arguments, **options)
         base: Any = type(context)
-        kind: Any = _kernel_context(base)
+        kind: Any = kernel_context(base)
         self.context.__class__, self.context.cached_internal_func = kind, kind.compiled  # a copy, of this function
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        """Lower an expression."""
+        return super().lower_expr(resty, in_own_types(expr, self.typeof) if expr.op == "arrayexpr" else expr)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Lower the read of an element."""
@@ -85,170 +88,6 @@ class KernelLower(Lower):
         return fixed
 
 
-@functools.cache
-def _kernel_context(base: Any) -> Any:
-    """Return the class of the contexts of kernels: operators, numpy's functions and expressions of arrays agree."""
-    if hasattr(base, "compiled"):
-        return base
-
-    class Context(base):
-        """Numba's, with the arithmetic of this package, also in what it compiles for parts of a kernel."""
-
-        compiled: ClassVar[dict[Any, Any]] = {}  # such parts, which Numba shares with all that it compiles
-
-        def get_function(self, function: Any, signature: Any, *arguments: Any, **options: Any) -> Any:
-            """Return the code of a function."""
-            own = _operation(getattr(function, "typing_key", function), signature)
-            if own is None:
-                return super().get_function(function, signature, *arguments, **options)
-            return lambda builder, operands, loc=None: own(self, builder, signature, operands)
-
-        def get_ufunc_info(self, ufunc_key: Any) -> Any:
-            """Return the code of a function of numpy's, by its loops."""
-            loops = super().get_ufunc_info(ufunc_key)
-            own = _complex_quotient if ufunc_key is np.true_divide else _OF_INTEGERS.get(ufunc_key)
-            which = _COMPLEX if ufunc_key is np.true_divide else _INTEGERS
-            return loops if own is None else {loop: own if which.match(loop) else loops[loop] for loop in loops}
-
-    return Context
-
-
-def _operation(function: Any, signature: Any) -> Any:
-    """Return the code of an operation on two numbers where Numba's does not do what numpy does; None elsewhere."""
-    if len(signature.args) != 2:
-        return None
-    result, integer = signature.return_type, [isinstance(each, types.Integer) for each in signature.args]
-    if all(integer) and isinstance(_number(signature), types.Integer):
-        return _OF_INTEGERS.get(_UFUNCS.get(function))
-    if isinstance(result, types.Complex) and function is operator.truediv:
-        return _complex_quotient
-    if function is operator.pow and result in (types.float32, types.float64) and integer[1]:
-        return None if getattr(signature.args[1], "literal_value", -1) >= 0 else _power
-    return None
-
-
-def _as_result(context: Any, builder: Any, signature: Any, operands: Any) -> list[Any]:
-    pairs = zip(operands, signature.args, strict=True)
-    return [context.cast(builder, value, kind, _number(signature)) for value, kind in pairs]
-
-
-def _number(signature: Any) -> Any:
-    """Return the type of the result, or of each of two."""
-    return getattr(signature.return_type, "dtype", signature.return_type)
-
-
-def _truncated(builder: Any, signed: bool, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return quotient and remainder, rounded towards 0; by zero both are 0, and the quotient by -1 wraps around.
-
-    No divisor is 0 or -1, for which LLVM's division is undefined, and undefined in 32 bits where a GPU divides in them.
-    """
-    kind = left.type
-    # By 0 and -1 the quotient is the product: 0, and the negative of the dividend.
-    quotients, remainders = cgutils.alloca_once(builder, kind), cgutils.alloca_once(builder, kind)
-    builder.store(builder.mul(left, right), quotients)
-    builder.store(kind(0), remainders)
-    lowest = builder.add(right, kind(1)) if signed else right
-    usual = builder.icmp_unsigned(">", lowest, kind(1 if signed else 0))
-    with cgutils.if_likely(builder, usual):
-        builder.store((builder.sdiv if signed else builder.udiv)(left, right), quotients)
-        builder.store((builder.srem if signed else builder.urem)(left, right), remainders)
-    return builder.load(quotients), builder.load(remainders)
-
-
-def _rounded_down(context: Any, builder: Any, signature: Any, operands: Any) -> tuple[Any, Any]:
-    """Return quotient and remainder, rounded down."""
-    left, right = _as_result(context, builder, signature, operands)
-    kind, signed = left.type, _number(signature).signed
-    quotient, remainder = _truncated(builder, signed, left, right)
-    if not signed:
-        return quotient, remainder
-    differs = builder.icmp_signed("<", builder.xor(remainder, right), kind(0))
-    lower = builder.and_(builder.icmp_signed("!=", remainder, kind(0)), differs)
-    return (
-        builder.add(quotient, builder.sext(lower, kind)),
-        builder.add(remainder, builder.select(lower, right, kind(0))),
-    )
-
-
-def _both(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-    return cgutils.pack_array(builder, _rounded_down(context, builder, signature, operands))
-
-
-def _fmod(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-    return _truncated(builder, signature.return_type.signed, *_as_result(context, builder, signature, operands))[1]
-
-
-def _shift(leftwards: bool, context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-    """Return a number shifted; by its width or more, or by a negative amount, 0, or to the right the sign."""
-    value, amount = _as_result(context, builder, signature, operands)
-    kind, width, signed = value.type, value.type.width, signature.return_type.signed
-    usual = builder.icmp_unsigned("<", amount, kind(width))
-    if leftwards or not signed:
-        shifted = (builder.shl if leftwards else builder.lshr)(value, builder.select(usual, amount, kind(0)))
-        return builder.select(usual, shifted, kind(0))
-    return builder.ashr(value, builder.select(usual, amount, kind(width - 1)))
-
-
-_OF_INTEGERS: dict[Any, Any] = {
-    np.floor_divide: lambda *arguments: _rounded_down(*arguments)[0],
-    np.remainder: lambda *arguments: _rounded_down(*arguments)[1],
-    np.divmod: _both,
-    np.fmod: _fmod,
-    np.left_shift: functools.partial(_shift, True),
-    np.right_shift: functools.partial(_shift, False),
-}
-# The functions of numpy's that operators are.
-_UFUNCS = {
-    operator.floordiv: np.floor_divide,
-    operator.mod: np.remainder,
-    divmod: np.divmod,
-    operator.lshift: np.left_shift,
-    operator.rshift: np.right_shift,
-}
-
-
-def _call_inline(context: Any, builder: Any, function: Any, signature: Any, operands: Any) -> Any:
-    """Call a function whose operations are Numba's, but for a float's division by zero, which is numpy's."""
-    flags = Flags()
-    flags.error_model, flags.forceinline = "numpy", True
-    plain = context.subtarget()
-    plain.__class__ = type(context).__base__
-    compiled = plain.compile_subroutine(builder, function, signature, flags=flags)
-    return context.call_internal(builder, compiled.fndesc, signature, operands)
-
-
-def _complex_quotient(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-    def quotient(a: Any, b: Any) -> Any:
-        if b.real == 0 and b.imag == 0:
-            return complex(a.real / abs(b.real), a.imag / abs(b.real))
-        return a / b
-
-    result = signature.return_type
-    operands = _as_result(context, builder, signature, operands)
-    return _call_inline(context, builder, quotient, make_signature(result, result, result), operands)
-
-
-_MOST_FACTORS = 2**16  # beyond, Numba calls the mathematical library
-
-
-def _power(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
-    """Return a float to an integer's power, which for a negative one is the reciprocal of the power."""
-    result, exponent = signature.return_type, signature.args[1]
-    (base, power), kinds = operands, (signature.args[0], types.unliteral(exponent))
-    base, power = context.cast(builder, base, kinds[0], result), context.cast(builder, power, exponent, kinds[1])
-    least = getattr(exponent, "literal_value", None)  # Numba writes a known number of products one after the other
-
-    def of_known(a: Any, b: Any) -> Any:
-        return result(1) / a**factors
-
-    def of_any(a: Any, b: Any) -> Any:
-        return result(1) / a**-b if -_MOST_FACTORS <= b < 0 else a**b
-
-    factors = 0 if least is None or least < -_MOST_FACTORS else -least
-    function = of_known if factors else of_any
-    return _call_inline(context, builder, function, make_signature(result, result, kinds[1]), (base, power))
-
-
 class SiteLower(KernelLower):
     """Stores the source line in the thread's state before each call into this package."""
 
@@ -272,7 +111,7 @@ class SiteLower(KernelLower):
 
     def lower_inst(self, inst: Any) -> None:
         """Lower one instruction of Numba's."""
-        if self.every_line and not isinstance(inst, ir.Del):
+        if (self.every_line and not isinstance(inst, ir.Del)) or self._may_be_of_wrong_shape(inst):
             self._mark_line(inst)
         if self._is_call(inst) and self._may_wait(self.typeof(inst.value.func.name)):
             self._mark(inst.loc, self._identity(inst))
@@ -296,6 +135,13 @@ class SiteLower(KernelLower):
             for each in block.instructions[begin.get(block, 0) :]:
                 if isinstance(each, llvm_ir.Instruction) and each.opname == "add" and "nsw" not in each.flags:
                     each.flags = [*each.flags, "nsw"]
+
+    def _may_be_of_wrong_shape(self, inst: Any) -> bool:
+        """Return whether an instruction combines whole arrays, whose shapes only the launch knows."""
+        if not isinstance(inst, ir.Assign) or not isinstance(inst.value, ir.Expr):
+            return False
+        combines = inst.value.op in ("arrayexpr", "binop", "inplace_binop")
+        return combines and isinstance(self.typeof(inst.target.name), types.Array)
 
     @staticmethod
     def _is_call(inst: Any) -> bool:
@@ -478,6 +324,7 @@ def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
     replaced: dict[Any, Any] = {
         MakeFunctionToJitFunction: functions.NestedFunctions,
         NativeLowering: DeviceLowering if on_device else on_cpu,
+        NopythonTypeInference: IntegerInference,
     }
     if mode.float_type:
         replaced[NopythonTypeInference] = NarrowInference
