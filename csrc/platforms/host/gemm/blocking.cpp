@@ -25,7 +25,7 @@ constexpr int64_t few_tiles = 8;
 // That of packed products and few_lines_cycles were measured on a Xeon only.
 constexpr double entry_cycles = 250, packed_entry_cycles = 370;  // around a product of the tiled families
 constexpr double skinny_entry_cycles = 170;                      // around a product of the skinny family
-constexpr double converted_row_cycles = 20;                      // of a tile's row whose result has another type
+constexpr double converted_row_cycles = 20;                      // of a tile's row whose sums are not yet the result
 constexpr double panel_cycles = 80;                              // around the tiles of a panel that is not packed
 constexpr double usual_chain = 4;                                // from one sum to the next
 constexpr double few_lines_cycles = 50;                          // around the sums of lines that are read side by side
@@ -68,9 +68,6 @@ constexpr double cycles_per_microsecond = 4000;
 // What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
 // tile has many rows; a whole operand in the next one, where it has few.
 constexpr int64_t near_bytes = 16 << 10, outer_bytes = 256 << 10;
-
-// Panels of b from which on one more is a small price for panels that begin where cache lines do.
-constexpr int64_t many_panels = 64;
 
 const Costs &costs() {
   if (far_rows_wait()) return far_costs;
@@ -167,30 +164,74 @@ double widening_cycles(const Problem &p, const Blocks &b, double vectors) {
   return vectors * blocks * (p.m > max_thin_rows ? 5 : 3);
 }
 
-// Copying a: rows that are adjacent are read a few elements at a time for every tile, and bytes are joined one by one
-// where the set has no instruction for four of them.
-double left_copy_cycles(const Problem &p, const Blocks &b, double k, double group) {
-  if (b.a_in_place) return 0;
-  const double m = static_cast<double>(p.m), values = static_cast<double>(b.chunks) * k;
-  // Bytes that are joined to pairs take longer.
-  if (multiplies_pairs(p) && size(p.a.type) < 2) return 2.4 * m * values;
-  if (p.a.row_stride != 1 || p.a.column_stride == 1) return 0.35 * m * values;
-  return values * (p.compute == Type::i32 && group == 2 ? 14 * m : 8 * static_cast<double>(b.tiles));
+// Cycles of copying a value of a, beside those of a tile's column where rows are adjacent. Bytes are joined to groups,
+// one by one where the set has no instruction for four of them; narrow floats are widened, without masks one by one.
+double left_value_cycles(const Problem &p, double group, bool rows_adjacent) {
+  const bool masks = kernels<float>().masks;
+  const double bytes = size(p.a.type);
+  if (p.compute == Type::i32) return group == 4 ? 0.9 : rows_adjacent ? 13 : 2.4;
+  if (multiplies_pairs(p)) return bytes < 2 ? 2.4 : 1.5;
+  if (bytes >= 4) return rows_adjacent ? 0 : 0.35;
+  if (rows_adjacent) return masks ? 0.2 : bytes < 2 ? 7 : 4;
+  return masks && p.a.type == Type::f16 ? 0.95 : 0.6;
 }
 
-// Around blocks, around panels, and between sums and results that have another type.
-double around_cycles(const Problem &p, const Blocks &b, double passes) {
+// Copying a: a few elements at a time for every tile where rows are adjacent, else a vector's worth of each row.
+double left_copy_cycles(const Problem &p, const Blocks &b, double k, double group) {
+  if (b.a_in_place) return 0;
+  const bool rows_adjacent = p.a.row_stride == 1 && (p.a.column_stride != 1 || p.k == 1);
+  const double lanes = static_cast<double>(tile_columns_of(p)) / 2, m = static_cast<double>(p.m);
+  const double each = m * left_value_cycles(p, group, rows_adjacent), chunks = static_cast<double>(b.chunks);
+  if (rows_adjacent) return chunks * k * (8 * static_cast<double>(b.tiles) + each);
+  // Without masks the rest of a row of bytes that are joined goes by memory.
+  const bool rest = p.compute == Type::i32 && !kernels<float>().masks && std::fmod(k, lanes) != 0;
+  return chunks * ((size(p.a.type) < 4 ? std::ceil(k / lanes) * lanes : k) * each + (rest ? 25 * m : 0));
+}
+
+// Packed panels of elements of `type` that so few rows read side by side. A task of as many, or a multiple of it,
+// leaves none to be read by itself, which takes longer.
+template <class T>
+int64_t panels_side_by_side_of(const Problem &p, int64_t rows, Type type) {
+  const int element = type == Type::i8 ? integer_bytes_index : element_index(type);
+  const Elements<T> *elements = tile_kernels<T>(p).elements[element];
+  return elements ? larger(1, elements->strips.panels[rows]) : 1;
+}
+
+int64_t panels_side_by_side(const Problem &p, int64_t rows, Type type) {
+  if (p.compute == Type::f64) return panels_side_by_side_of<double>(p, rows, type);
+  if (p.compute == Type::i32) return panels_side_by_side_of<int32_t>(p, rows, type);
+  return panels_side_by_side_of<float>(p, rows, type);
+}
+
+// Whether so few rows read several of the panels at once that the blocked family packs.
+bool packs_strips(const Variant &variant, const Problem &p, const Blocks &b) {
+  if (variant.family != Family::blocked || b.tiles != 1 || b.tile_rows > max_strip_rows) return false;
+  return !multiplies_pairs(p) && panels_side_by_side(p, b.tile_rows, p.compute) > 1;
+}
+
+// Between sums and results, where they differ. Integers are corrected, and without masks a part of a vector is stored
+// by itself.
+double finishing_cycles(const Problem &p, double panels) {
+  const bool masks = kernels<float>().masks, integers = p.compute == Type::i32, plain = is_plain_but_bias(p, p.compute);
+  const int64_t lanes = tile_columns_of(p) / 2;
+  const bool part = !masks && p.n % lanes != 0 && (plain || size(p.d_type) < 4);
+  const double finished = (plain && !integers ? 0 : panels) + (part ? 1 : 0);
+  const double corrected = (p.n > lanes ? 2 : 1) * (p.d_type == Type::i32 ? 14 : 19);
+  return static_cast<double>(p.m) * finished * (integers && masks ? corrected : converted_row_cycles);
+}
+
+// Around blocks and panels, and after the sums.
+double around_cycles(const Variant &variant, const Problem &p, const Blocks &b, double passes) {
   const double blocks = static_cast<double>(b.blocks), panels = static_cast<double>(b.panels);
-  const double around = p.b.packed ? 0 : panel_cycles * panels * blocks * passes;
-  const double converted = p.d_type == p.compute ? 0 : converted_row_cycles * static_cast<double>(p.m) * panels;
-  return around + converted + 60 * blocks * static_cast<double>(b.chunks);
+  const double around = p.b.packed || packs_strips(variant, p, b) ? 0 : panel_cycles * panels * blocks * passes;
+  return around + finishing_cycles(p, panels) + 60 * blocks * static_cast<double>(b.chunks);
 }
 
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
-  // From here on k is of values: groups of integers.
+  // From here on k is of values: groups of integers, of which a rest is one too.
   const double group = group_of(p);
-  k /= group;
+  k = std::ceil(k / group);
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
   const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles),
                rows = static_cast<double>(b.tile_rows);
@@ -216,7 +257,7 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   const bool low = low_tiles(p) && !far_rows_wait();
   const double entry = low ? 14 + 2 * rows : 30 + 3 * rows, between = low ? 2 * rows : 4 * rows;
   cycles += tiles * panels * (passes * entry + (passes - 1) * between + (low ? costs().around_low_tile : 0));
-  cycles += left_copy_cycles(p, b, k, group) + around_cycles(p, b, passes);
+  cycles += left_copy_cycles(p, b, k, group) + around_cycles(variant, p, b, passes);
   // Arithmetic hides the reading of a, unless there is too little of it.
   const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * memory_bytes) - cycles;
   if (a_wait > 0) cycles += a_wait;
@@ -264,20 +305,33 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   return (p.b.packed ? packed_entry_cycles : entry_cycles) + batch * (cycles + extra) * wide;
 }
 
+// Around the products of dots: the lanes of each are added one after the other, and without masks a narrow line's rest
+// goes by memory.
+double around_dots(const Problem &p, double few, double many, double lanes) {
+  const bool masks = kernels<float>().masks, integers = p.compute == Type::i32;
+  const double adding = lanes > 8 ? 24 : integers ? 15 : 7;
+  const int64_t whole = static_cast<int64_t>(lanes) * (integers ? group_of(p) : 1);
+  const bool rest = !masks && size(p.b.type) < 4 && p.k % whole != 0;
+  return many * (few * (rest ? adding + 7 : adding) + (rest ? 30 : 5));
+}
+
 double skinny_cycles(const Variant &variant, const Problem &p) {
   const SkinnyShape shape = skinny_shape(p);
   const bool rows = along_rows(shape), dots = along_k(shape), wide = !dots;
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double few = rows ? m : n, many = rows ? n : m, group = p.compute == Type::i32 ? group_of(p) : 1;
+  const double batch = static_cast<double>(p.batch);
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
-  const double vectors = wide ? k / group * ((many + lanes - 1) / lanes) : many * (k / group / lanes + 4);
+  const double vectors =
+      wide ? std::ceil(k / group) * ((many + lanes - 1) / lanes) : many * std::ceil(k / group / lanes);
   // Narrow elements are widened for each group of rows, or joined to groups of their own, before they are multiplied.
   const double groups = wide ? std::ceil(few / static_cast<double>(smaller(max_skinny_rows, tile_rows_of(p)))) : 1;
-  const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 * groups : 0;
+  const bool integers = p.compute == Type::i32, masks = kernels<float>().masks;
+  const double widen = integers ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 * groups : 0;
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
   // Measured with vectors of 32 bytes on EPYCs of the third generation, with wider ones on those of the fourth.
   const bool measured = !dots && lanes * size(p.compute) == 32 && (rows ? p.b.type : p.a.type) == p.compute;
-  const double product = !measured ? 0.65 : p.compute == Type::f64 ? 0.47 : 0.57;
+  const double product = integers && wide && masks ? 2 : !measured ? 0.65 : p.compute == Type::f64 ? 0.47 : 0.57;
   double cycles = vectors * (few * product + 0.6 + widen);
   const bool pairs = multiplies_few_pairs(p);
   if (pairs && p.b.type == Type::bf16) {
@@ -293,12 +347,16 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double chunks = many / variant.columns;
   // Sums come and go for every few lines of the large matrix, however short these are.
   if (wide && many > 1) cycles += few_lines_cycles * k / (group * lines_side_by_side);
-  // Integers that are not adjacent are joined one by one.
-  const bool joined = p.compute == Type::i32 && dots && (rows ? p.a.column_stride : p.b.row_stride) != 1;
-  cycles += few * k * (chunks < 1 ? 1 : chunks) * (joined ? 4 : dots ? 0.8 : 0.5);
-  // The lanes of a dot product are added one after the other, and columns of results are turned into rows.
-  cycles += m * n * (dots ? (pairs ? 20 : 12) : rows ? 0.11 * size(p.compute) : few > 1 ? 2 : 0.1);
-  return 90 + static_cast<double>(p.batch) * (skinny_entry_cycles + cycles * (chunks > 1 && !dots ? 1.05 : 1));
+  // Elements that are not adjacent are joined or, if narrow, widened one by one; bfloat16 at little cost.
+  const Matrix &small = rows ? p.a : p.b;
+  const bool slow =
+      (rows ? small.column_stride : small.row_stride) != 1 && (size(small.type) == 1 || small.type == Type::f16);
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? (slow ? 4 : 0.8) : 0.5);
+  if (dots) return 90 + batch * (skinny_entry_cycles + cycles + around_dots(p, few, many, lanes));
+  // Columns of results are turned into rows.
+  const double stored = rows ? 0.11 * size(p.compute) : few > 1 ? (integers ? 3 : 2) : 0.1;
+  cycles += m * n * (stored + (!integers ? 0 : masks ? 0.6 : 1.2));
+  return 90 + batch * (skinny_entry_cycles + cycles * (chunks > 1 ? 1.05 : 1));
 }
 
 double small_cycles(const Problem &p) {
@@ -323,21 +381,6 @@ double small_cycles(const Problem &p) {
   if (p.b.packed && !low_tiles(p) && p.k < 12 && full > 1 && !conflicts) cycles *= 1.5;
   const double wait = memory_cycles(static_cast<double>(p.m) * k * size(p.a.type), 0.5 * memory_bytes) - cycles;
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
-}
-
-// Packed panels that so few rows read side by side. A task of as many, or a multiple of it, leaves none to be read by
-// itself, which takes longer.
-template <class T>
-int64_t panels_side_by_side_of(const Problem &p, int64_t rows) {
-  const int element = p.b.type == Type::i8 ? integer_bytes_index : element_index(p.b.type);
-  const Elements<T> *elements = tile_kernels<T>(p).elements[element];
-  return elements ? larger(1, elements->strips.panels[rows]) : 1;
-}
-
-int64_t panels_side_by_side(const Problem &p, int64_t rows) {
-  if (p.compute == Type::f64) return panels_side_by_side_of<double>(p, rows);
-  if (p.compute == Type::i32) return panels_side_by_side_of<int32_t>(p, rows);
-  return panels_side_by_side_of<float>(p, rows);
 }
 
 // Chunks of columns with which the threads get the most even shares of the tasks: at least `least`, and not beyond
@@ -395,7 +438,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
   if (p.b.packed && !packed_blocks(p.b) && blocks.tiles == 1 && blocks.tile_rows <= max_strip_rows) {
-    const int64_t together = panels_side_by_side(p, blocks.tile_rows);
+    const int64_t together = panels_side_by_side(p, blocks.tile_rows, p.b.type);
     if (blocks.chunk_panels > together) blocks.chunk_panels = blocks.chunk_panels / together * together;
   }
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
@@ -423,14 +466,6 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   const bool stays = !conflict && (few_columns || rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near);
   blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
   return blocks;
-}
-
-int64_t lacking_columns(const Problem &p) {
-  const int64_t size = static_cast<int64_t>(size_of(p.compute)), width = tile_columns_of(p);
-  if (p.b.packed || p.b.type != p.compute || p.b.column_stride != 1 || p.n < many_panels * width) return 0;
-  if (width * size != line_bytes || p.b.row_stride * size % line_bytes != 0) return 0;
-  const int64_t after = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.b.data) % line_bytes);
-  return after % 16 == 0 ? after / size : 0;
 }
 
 float predict(const Variant &variant, const Problem &p) {

@@ -181,10 +181,6 @@ struct Blocks {
 // are cut.
 Blocks make_blocks(const Variant &variant, const Problem &p, int threads = 0);
 
-// How many columns the first panel lacks, so that the others begin where cache lines of b do, if a row of a panel is as
-// long as a line: one is fetched then, not two, and written to a result that lies like b. No bit depends on it.
-int64_t lacking_columns(const Problem &p);
-
 size_t tiled_workspace(const Variant &variant, const Problem &p);
 template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace);

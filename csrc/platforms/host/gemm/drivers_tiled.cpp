@@ -11,6 +11,19 @@ size_t packed_operand_bytes(const Problem &p) {
          (p.compute == Type::f64 ? 8 : 4);
 }
 
+// Panels of b from which on one more is a small price for panels that begin where cache lines do.
+constexpr int64_t many_panels = 64;
+
+// How many columns the first panel lacks, so that the others begin where cache lines of b do, if a row of a panel is as
+// long as a line: one is fetched then, not two, and written to a result that lies like b. No bit depends on it.
+int64_t lacking_columns(const Problem &p) {
+  const int64_t size = static_cast<int64_t>(size_of(p.compute)), width = tile_columns_of(p);
+  if (p.b.packed || p.b.type != p.compute || p.b.column_stride != 1 || p.n < many_panels * width) return 0;
+  if (width * size != line_bytes || p.b.row_stride * size % line_bytes != 0) return 0;
+  const int64_t after = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.b.data) % line_bytes);
+  return after % 16 == 0 ? after / size : 0;
+}
+
 }  // namespace
 
 size_t tiled_workspace(const Variant &variant, const Problem &p) {

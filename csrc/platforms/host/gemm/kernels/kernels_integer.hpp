@@ -276,6 +276,13 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
         store_some(to + c, value, width - c, lanes);
       }
     }
+  } else if (x_stride == 1 && width == 1 && to_stride == 1) {
+    // The groups of a row by itself are neighbours here as there.
+    for (int64_t x = 0; x < k; x += group_vector, to += lanes) {
+      const int64_t groups = (k - x + group_size - 1) / group_size;
+      const VecI row = cast<VecI>(cast<VecU>(load_groups(from + x, k - x)) ^ sign_flip<left>);
+      store_some(to, row, groups < lanes ? static_cast<int>(groups) : lanes, lanes);
+    }
   } else if (x_stride == 1) {
     for (int64_t x = 0; x < k; x += group_vector, to += lanes * to_stride) {
       const int64_t groups = (k - x + group_size - 1) / group_size;
