@@ -116,9 +116,9 @@ cdef class CustomExecution(PlannedProduct):
         """Run the strategy of an algorithm; where the library refuses what was not asked for by name, plan again and run that."""
         cdef tuple chosen
         if algorithm is None:
-            chosen = self.place_of(self.chosen)
+            chosen = self.position_of(self.chosen)
         else:
-            chosen = self.place_of((self.listed(algorithm) or self._find(algorithm)).rank)
+            chosen = self.position_of((self.listed(algorithm) or self._find(algorithm)).rank)
         try:
             return self.launch_once(chosen, outs, stream)
         except (LibraryError, UnsupportedError) as error:
@@ -128,15 +128,15 @@ cdef class CustomExecution(PlannedProduct):
             if not _library.composes_after(error, inner.launched, self.device_index):
                 raise
             self.plan()  # the library is not asked for it again
-            if chosen == self.place_of(self.chosen):
+            if chosen == self.position_of(self.chosen):
                 raise
-        return self.launch_once(self.place_of(self.chosen), outs, stream)
+        return self.launch_once(self.position_of(self.chosen), outs, stream)
 
     cdef tuple launch_once(self, tuple chosen, tuple outs, object stream):
         call = planned_call(self.operands, self.inputs, self.alpha, self.beta, self.settings, self.options, stream, outs)
         return self._strategies[chosen[0]].execute(call, chosen[1])
 
-    cpdef tuple place_of(self, size_t rank):
+    cpdef tuple position_of(self, size_t rank):
         """The strategy of an algorithm, and the algorithm's place there; without algorithms there is nothing to compute."""
         if not self.planned_algorithms:
             return (next(iter(self._strategies)), 0)

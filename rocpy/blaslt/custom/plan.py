@@ -285,12 +285,12 @@ class CustomProduct(CustomExecution):
     @property
     def strategy(self) -> Strategy:
         """The strategy that execute() chooses by itself."""
-        return self._strategies[self.place_of(self.chosen)[0]]
+        return self._strategies[self.position_of(self.chosen)[0]]
 
     @property
     def executable(self) -> Executable:
         """How the function form computes the same."""
-        label, position = self.place_of(self.chosen)
+        label, position = self.position_of(self.chosen)
         return self._strategies[label].executable(position)
 
     def prepare(self) -> None:

@@ -129,7 +129,7 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
     raise InvalidOperandError("out: overlaps x in a way that RCCL's in-place operations do not support; pass a separate array")
 
 
-cdef int check_beside_bias(const char* bias, const char* target, size_t nbytes) except -1:
+cdef int check_bias_overlap(const char* bias, const char* target, size_t nbytes) except -1:
     # Both have as many bytes. A result in the bias's own memory is right: each element is read before it is written.
     if bias != target and bias < target + nbytes and target < bias + nbytes:
         raise InvalidOperandError("out: overlaps bias without being the same memory; pass a separate array")
@@ -172,7 +172,7 @@ cdef object set_result(
     if x is not None:
         check_in_place(call.kind, rank, call.rank_argument, count, wanted, operand_x, operand_out)
     if call.bias != NULL:
-        check_beside_bias(<const char*>call.bias, <const char*>operand_out.data, bytes_of(operand_out))
+        check_bias_overlap(<const char*>call.bias, <const char*>operand_out.data, bytes_of(operand_out))
     call.target = operand_out.data
     call.result = out
     return owner

@@ -99,8 +99,8 @@ class Exchange {
 
   bool can_send(const Transfer &transfer) {
     const Pair &pair = comm_.segment->pair(comm_.rank, transfer.peer);
-    const uint32_t on_way = pair.sent.load(std::memory_order_relaxed) - pair.taken.load(std::memory_order_acquire);
-    return transfer.is_posted ? on_way == 0 : on_way < comm_.segment->message_count();
+    const uint32_t unread = pair.sent.load(std::memory_order_relaxed) - pair.taken.load(std::memory_order_acquire);
+    return transfer.is_posted ? unread == 0 : unread < comm_.segment->message_count();
   }
 
   bool can_receive(const Transfer &transfer) {

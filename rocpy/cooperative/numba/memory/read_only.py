@@ -11,7 +11,7 @@ from numba.core import ir, types
 from rocpy.cooperative.numba.types import refuse
 
 MESSAGE = "a read-only array is written to: pass a writable one"
-_ON_THE_WAY = frozenset({"phi", "cast", "exhaust_iter", "pair_first", "iternext", "getiter", "getattr", "getitem"})
+_VIEW_OPERATIONS = frozenset({"phi", "cast", "exhaust_iter", "pair_first", "iternext", "getiter", "getattr", "getitem"})
 # Functions whose result Numba takes to be writable; it is the argument if that is of this layout, and a copy elsewhere.
 _SAME_MEMORY = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
@@ -72,5 +72,5 @@ class ReadOnly:
         if value.op == "phi":
             sources = [each for each in value.incoming_values if isinstance(each, ir.Var)]
         else:
-            sources = [value.value] if value.op in _ON_THE_WAY else []
+            sources = [value.value] if value.op in _VIEW_OPERATIONS else []
         return any(self._leads_there(each, index) for each in sources)
