@@ -30,20 +30,41 @@ class _Operands:
     """The operations of one function whose operands are to be cast."""
 
     def __init__(self, func_ir: Any, typemap: Any) -> None:
-        self._func_ir, self._types = func_ir, typemap
+        self._func_ir, self._types = func_ir, dict(typemap)
+        self._new: set[str] = set()  # numbers that are of uint64 once operands are cast
         self._others: set[str] = set()  # numbers that are not of uint64
         self.changed = False
 
     def cast_all(self) -> None:
         """Put casts before operations."""
         for block in self._func_ir.blocks.values():
-            for statement in list(block.body):
-                expression = statement.value if isinstance(statement, ir.Assign) else None
-                if not isinstance(expression, ir.Expr):
-                    continue
-                for field, variable, kind in list(self._casts(expression)):
-                    at = block.body.index(statement)
-                    _put(expression, field, self._cast(block, at, variable, kind, statement.loc))
+            body: list[Any] = []
+            for statement in block.body:
+                value = statement.value if isinstance(statement, ir.Assign) else None
+                if isinstance(value, ir.Expr):
+                    for field, variable, kind in list(self._casts(value)):
+                        casts, result = self._cast(block, variable, kind, statement.loc)
+                        body += casts
+                        _put(value, field, result)
+                if isinstance(value, (ir.Expr, ir.Var)):
+                    self._follow(statement.target, value)
+                body.append(statement)
+            if len(body) > len(block.body):
+                block.body = body
+
+    def _follow(self, target: Any, value: Any) -> None:
+        """Note that a number is of uint64 once operands are: what it is combined with is cast in the same round."""
+        if isinstance(value, ir.Var):
+            sources = [value]
+        else:
+            function, operands = self._operation(value) if value.op in ("binop", "inplace_binop") else (None, [])
+            known = function in _OPERATORS and function not in (operator.truediv, operator.pow)
+            sources = [each for _, each in operands[: 1 if function in _SHIFTS else 2]] if known else []
+        if any(each.name in self._new for each in sources) and {self._type_of(each) for each in sources} == {
+            types.uint64
+        }:
+            self._types[target.name] = types.uint64
+            self._new.add(target.name)
 
     def begin_unsigned(self) -> None:
         """Make uint64 of the literals that a variable begins with which has a uint64 later, and is float64 for that."""
@@ -64,7 +85,9 @@ class _Operands:
                 continue
             for each in others:
                 block, begin = assigned[each.name]
-                new = self._cast(block, block.body.index(begin) + 1, each, types.uint64, begin.loc)
+                casts, new = self._cast(block, each, types.uint64, begin.loc)
+                at = next(i for i, one in enumerate(block.body) if one is begin) + 1
+                block.body[at:at] = casts
                 phi.incoming_values = [new if value is each else value for value in phi.incoming_values]
 
     def _type_of(self, variable: Any) -> Any:
@@ -187,8 +210,8 @@ class _Operands:
         known = key in (divmod, max, min, pow) if key.__hash__ is not None else False
         return key, arguments if known and len(arguments) == 2 else []
 
-    def _cast(self, block: Any, at: int, variable: Any, kind: Any, loc: Any) -> Any:
-        """Put a cast into a block, and return what it sets."""
+    def _cast(self, block: Any, variable: Any, kind: Any, loc: Any) -> tuple[list[Any], Any]:
+        """Return the statements that cast a variable, and what they set."""
         function = ir.Var(block.scope, mk_unique_var("$rocpy_integer"), loc)
         result = ir.Var(block.scope, mk_unique_var("$rocpy_cast"), loc)
         named = ir.Global(str(kind), numpy_support.as_dtype(kind).type, loc)
@@ -198,9 +221,10 @@ class _Operands:
         ]
         for each in statements:
             self._func_ir._definitions[each.target.name].append(each.value)
-        block.body[at:at] = statements
+        self._types[result.name] = kind
+        self._new.add(result.name)
         self.changed = True
-        return result
+        return statements, result
 
 
 def _put(expression: Any, field: Any, variable: Any) -> None:
