@@ -5,31 +5,31 @@ from rocpy.rccl.engine.call cimport NOT_DONE, Call, state_of
 from rocpy.rccl.handles.communicator cimport Handle
 
 
-def launch_call(Handle self not None, Call call not None, double seconds):
+def launch_call(Handle communicator not None, Call call not None, double seconds):
     """Give a call to RCCL, between ncclGroupStart and ncclGroupEnd."""
-    self.check()
-    code = self.launch(call, seconds)
+    communicator.check()
+    code = communicator.launch(call, seconds)
     if code != 0 and code != NOT_DONE:
-        raise self.failure(code, call)
+        raise communicator.failure(code, call)
 
 
-def finish_launch(Handle self not None, Call call not None):
+def finish_launch(Handle communicator not None, Call call not None):
     """Wait until a call has been given to its stream, after ncclGroupEnd."""
     cdef int code = state_of(call)
     if code != NOT_DONE:
         return  # what it came to is told by who waits for it
-    code = self.await_launch(call)
+    code = communicator.await_launch(call)
     if code != 0:
-        raise self.failure(code, call)
+        raise communicator.failure(code, call)
 
 
-def withdraw_call(Handle self not None, Call call not None):
+def withdraw_call(Handle communicator not None, Call call not None):
     """Take back the number of a call whose group RCCL refused; later calls come before it."""
-    if call.seq != 0 and not self.closed and state_of(call) == 0:
-        self.records.withdraw(call)
+    if call.seq != 0 and not communicator.closed and state_of(call) == 0:
+        communicator.records.withdraw(call)
 
 
-def await_call(Handle self not None, Call call not None, double limit):
+def await_call(Handle communicator not None, Call call not None, double limit):
     """Wait for a blocking call that was launched, until a moment; expiry and failures raise."""
-    self.check()
-    self.await_end(call, call.seconds, limit, True)
+    communicator.check()
+    communicator.await_end(call, call.seconds, limit, True)
