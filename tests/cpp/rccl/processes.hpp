@@ -19,10 +19,8 @@
 #include <functional>
 #include <vector>
 
-// A process for each rank. It fails if one of them does. One may be killed on purpose, and one that does not read
-// others may be among them; -1: none.
-inline void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &body, int killed = -1,
-                         int unwilling = -1) {
+// A process for each rank. It fails if one of them does; -1 stands for one that is killed on purpose.
+inline void on_processes(int ranks, const std::function<void(int, const ncclUniqueId &)> &body, int killed = -1) {
   ncclUniqueId id;
   CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
   std::vector<pid_t> children;
@@ -31,14 +29,8 @@ inline void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &
     if (child == 0) {
       failures.store(0);
       alarm(60);
-      if (r == unwilling) setenv("ROCPY_RCCL_PROCESS_READS", "0", 1);
       CHECK_EQUAL(hipSetDevice(r), hipSuccess);
-      ncclComm_t comm = nullptr;
-      CHECK_EQUAL(ncclCommInitRank(&comm, ranks, id, r), ncclSuccess);
-      // Calls are carried out in this thread, which takes signals as the streams' own do not.
-      CHECK_EQUAL(rocpyExtCommSetPatience(comm, UINT64_MAX), ncclSuccess);
-      body(r, comm);
-      CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
+      body(r, id);
       _exit(failures.load() == 0 ? 0 : 1);
     }
     children.push_back(child);
@@ -52,6 +44,29 @@ inline void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &
       CHECK_EQUAL(status, 0);
     }
   }
+}
+
+// Calls are carried out in the calling thread: it takes signals as the streams' own do not, of which the thread
+// sanitizer knows too little after a fork.
+inline ncclComm_t joined(int count, const ncclUniqueId &id, int rank) {
+  ncclComm_t comm = nullptr;
+  CHECK_EQUAL(ncclCommInitRank(&comm, count, id, rank), ncclSuccess);
+  CHECK_EQUAL(rocpyExtCommSetPatience(comm, UINT64_MAX), ncclSuccess);
+  return comm;
+}
+
+// The same, joined to a communicator. One that does not read others may be among them; -1: none.
+inline void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &body, int killed = -1,
+                         int unwilling = -1) {
+  on_processes(
+      ranks,
+      [&](int r, const ncclUniqueId &id) {
+        if (r == unwilling) setenv("ROCPY_RCCL_PROCESS_READS", "0", 1);
+        const ncclComm_t comm = joined(ranks, id, r);
+        body(r, comm);
+        CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
+      },
+      killed);
 }
 
 using SignalHandler = void (*)(int, siginfo_t *, void *);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Collectives of ranks that are processes: results, a dead rank, a late rank, a rank that never comes, and nothing left
 // behind.
-#include "rccl/finished.hpp"
+#include "rccl/processes.hpp"
 
 #include <dirent.h>
 #include <signal.h>
@@ -26,41 +26,6 @@ int open_files() {
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
-}
-
-// A process for each rank. It fails if one of them does; -1 stands for one that is killed on purpose.
-void on_processes(int count, const std::function<void(int, const ncclUniqueId &)> &body, int killed = -1) {
-  ncclUniqueId id;
-  CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
-  std::vector<pid_t> children;
-  for (int r = 0; r < count; ++r) {
-    const pid_t child = fork();
-    if (child == 0) {
-      failures.store(0);
-      alarm(60);
-      CHECK_EQUAL(hipSetDevice(r), hipSuccess);
-      body(r, id);
-      _exit(failures.load() == 0 ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  for (int r = 0; r < count; ++r) {
-    int status = 0;
-    waitpid(children[static_cast<size_t>(r)], &status, 0);
-    if (r == killed) {
-      CHECK(WIFSIGNALED(status));
-    } else {
-      CHECK_EQUAL(status, 0);
-    }
-  }
-}
-
-// Calls are carried out in the calling thread: of the streams' own the thread sanitizer knows too little after a fork.
-ncclComm_t joined(int count, const ncclUniqueId &id, int rank) {
-  ncclComm_t comm = nullptr;
-  CHECK_EQUAL(ncclCommInitRank(&comm, count, id, rank), ncclSuccess);
-  CHECK_EQUAL(rocpyExtCommSetPatience(comm, UINT64_MAX), ncclSuccess);
-  return comm;
 }
 
 void test_results() {
