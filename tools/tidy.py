@@ -24,6 +24,8 @@ SETTINGS = (
 )
 # A Cython module whose command finds every header that one includes.
 CYTHON_MODULE = "jax/_handler.cpp"
+# What GCC is told and clang refuses to read.
+GCC_OPTION = re.compile(r" -mmem(cpy|set)-strategy=\S+")
 # The device library as one unit, for an architecture of AMD's.
 DEVICE_HEADER = "csrc/device/rocpy_coop_python.h"
 DEVICE_COMMAND = "clang++ -std=c++17 -x hip --cuda-device-only --offload-arch=gfx942 -nogpuinc -nogpulib -c"
@@ -43,7 +45,8 @@ def configured(project: str, *settings: str) -> list[dict[str, str]]:
         cwd=ROOT,
         check=True,
     )
-    entries: list[dict[str, str]] = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    text = GCC_OPTION.sub("", (build / "compile_commands.json").read_text(encoding="utf-8"))
+    entries: list[dict[str, str]] = json.loads(text)
     return entries
 
 
