@@ -37,7 +37,7 @@ class Interrupting:
     def __init__(self, comms, handler=interrupt):
         self.others, self.handler, self.gave_up = comms[1:], handler, False
         self.timers = [
-            threading.Timer(0.05, _thread.interrupt_main, (signal.SIGUSR2,)),
+            threading.Timer(0.1, _thread.interrupt_main, (signal.SIGUSR2,)),
             threading.Timer(DEADLINE_S / 6, self.give_up),
         ]
 
@@ -140,7 +140,7 @@ class Aborting(threading.Timer):
     """A block in which another thread aborts a communicator."""
 
     def __init__(self, comms):
-        super().__init__(0.05, comms[0].abort)
+        super().__init__(0.1, comms[0].abort)
 
     def __enter__(self):
         self.start()

@@ -40,7 +40,7 @@ cdef int rank_in(object rank, int nranks, str name, int own) except -1:
 
 
 cdef object parse_operand(object array, str name, Operand* operand, bint is_output, bint is_pinned=False):
-    """Read an operand; return what owns its memory, pinned unless it is already."""
+    """Read an operand; return what owns its memory and, unless that is so already, pins it."""
     try:
         owner = parse_output(array, name, operand, False) if is_output else parse_transferred(array, name, operand)
     except InvalidOperandError:
@@ -49,7 +49,10 @@ cdef object parse_operand(object array, str name, Operand* operand, bint is_outp
             raise
         raise InvalidOperandError(f"{name}: RCCL has no collectives of {dtype}") from None
     # At once: code of the next operand, and other threads, may give the array other memory.
-    return owner, None if is_pinned else pinned_memory(array)
+    if is_pinned:
+        return owner
+    pin = pinned_memory(array)
+    return pin if owner is array else (owner, pin)
 
 
 cdef int64_t elements(const Operand* operand):

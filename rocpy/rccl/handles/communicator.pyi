@@ -5,9 +5,7 @@ from typing import Any, NoReturn
 from typing_extensions import disjoint_base
 
 from rocpy.rccl.engine.call import Call
-from rocpy.rccl.model.operators import ReduceOp
 from rocpy.runtime.device import Device
-from rocpy.typing import ArrayLike, StreamLike
 
 @disjoint_base
 class PreMulSum:
@@ -41,17 +39,6 @@ class Handle:
     @property
     def device(self) -> Device: ...
     def describe_calls(self, text: str | None) -> None: ...
-    def run(
-        self,
-        kind: int,
-        x: ArrayLike | None,
-        out: ArrayLike | None,
-        op: ReduceOp | PreMulSum | None,
-        root: int | None,
-        bias: ArrayLike | None,
-        how: tuple[float | None, StreamLike | None, bool],
-        staged: Any = None,
-    ) -> Any: ...
     def check_open(self) -> None: ...
     def seconds_to_wait(self, timeout_s: float | None) -> float: ...
     def await_call(self, call: Call, timeout_s: float | None) -> Any: ...

@@ -135,14 +135,7 @@ cdef class Handle:
         """
         self.description = None if text is None else text.encode()
 
-    def run(
-        self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=None,
-    ):
-        """Check a call, make its result, and give it to RCCL, or to the group that is open.
-
-        ``how``: ``timeout_s``, ``stream`` and ``block``, as the public calls have them. ``staged``: has copies of what is
-        in CPU memory, and takes the result there when the call is done.
-        """
+    cdef object run(self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=None):
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
         cdef bint block

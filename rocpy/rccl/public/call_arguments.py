@@ -23,25 +23,7 @@ class OutArguments(CallArguments, total=False):
     out: ArrayLike | None
 
 
-class RootArguments(OutArguments, total=False):
-    """Of one that names a rank."""
-
-    root: int
-
-
 class CombineArguments(OutArguments, total=False):
     """Of one that combines arrays."""
 
     op: ReduceOp | PreMulSum
-
-
-class ReduceArguments(CombineArguments, total=False):
-    """Of ``reduce``."""
-
-    root: int
-
-
-class AllReduceArguments(CombineArguments, total=False):
-    """Of ``all_reduce``."""
-
-    bias: ArrayLike | None

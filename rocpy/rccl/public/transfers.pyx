@@ -1,55 +1,22 @@
 # SPDX-License-Identifier: MIT
 """The calls of a communicator that move arrays from some ranks to others, one method each."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Literal, overload
-
-from rocpy.rccl.engine.call import NAMES, Call
-from rocpy.rccl.handles.communicator import Handle
 from rocpy.rccl.public.work import Work
 
-if TYPE_CHECKING:
-    from typing import TypeVar, Unpack
+from rocpy.rccl.engine.call cimport Call, all_to_all, gather, recv, scatter, send
+from rocpy.rccl.handles.communicator cimport Handle
 
-    from rocpy.rccl.public.call_arguments import CallArguments, OutArguments, RootArguments
-    from rocpy.typing import ArrayLike, StreamLike
-
-    _Array = TypeVar("_Array", bound=ArrayLike)
-
-__all__ = ["ALL_GATHER", "ALL_REDUCE", "BROADCAST", "REDUCE", "REDUCE_SCATTER", "Transfers"]
-
-# Numbers of the calls, in the order of their names.
-ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER = (
-    NAMES.index(name) for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
-)
-ALL_TO_ALL, GATHER, SCATTER, SEND, RECV = (
-    NAMES.index(name) for name in ("all_to_all", "gather", "scatter", "send", "recv")
-)
+__all__ = ["Transfers"]
 
 
 class Transfers(Handle):
     """What a Communicator does to move arrays."""
 
-    def _outcome(self, result: Any) -> Any:
+    def _outcome(self, result):
         """Return a call that is under way as a Work, a finished one's array as it is."""
         return Work(self, result) if isinstance(result, Call) else result
 
-    @overload
-    def all_to_all(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[OutArguments]) -> _Array: ...
-    @overload
-    def all_to_all(self, x: _Array, *, block: Literal[False], **arguments: Unpack[OutArguments]) -> Work[_Array]: ...
-    @overload
-    def all_to_all(self, x: _Array, *, block: bool, **arguments: Unpack[OutArguments]) -> _Array | Work[_Array]: ...
-    def all_to_all(
-        self,
-        x: ArrayLike,
-        *,
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def all_to_all(Handle self, x, *, out=None, timeout_s=None, stream=None, block=True):
         """Exchange parts: rank r receives the r-th part, along the first axis, of every rank (ncclAlltoAll).
 
         Parameters
@@ -78,31 +45,10 @@ class Transfers(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        result = self.run(ALL_TO_ALL, x, out, None, None, None, (timeout_s, stream, block))
+        result = self.run(all_to_all, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def gather(
-        self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[RootArguments]
-    ) -> _Array | None: ...
-    @overload
-    def gather(
-        self, x: _Array, *, block: Literal[False], **arguments: Unpack[RootArguments]
-    ) -> Work[_Array | None]: ...
-    @overload
-    def gather(
-        self, x: _Array, *, block: bool, **arguments: Unpack[RootArguments]
-    ) -> _Array | Work[_Array | None] | None: ...
-    def gather(
-        self,
-        x: ArrayLike,
-        *,
-        root: int = 0,
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def gather(Handle self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Stack the arrays of all ranks on one of them (ncclGather).
 
         Parameters
@@ -133,43 +79,10 @@ class Transfers(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        result = self.run(GATHER, x, out, None, root, None, (timeout_s, stream, block))
+        result = self.run(gather, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def scatter(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[RootArguments]) -> _Array: ...
-    @overload
-    def scatter(self, x: _Array, *, block: Literal[False], **arguments: Unpack[RootArguments]) -> Work[_Array]: ...
-    @overload
-    def scatter(self, x: _Array, *, block: bool, **arguments: Unpack[RootArguments]) -> _Array | Work[_Array]: ...
-    @overload
-    def scatter(
-        self,
-        x: None = None,
-        *,
-        out: _Array,
-        root: int = 0,
-        block: Literal[True] = True,
-        **arguments: Unpack[CallArguments],
-    ) -> _Array: ...
-    @overload
-    def scatter(
-        self, x: None = None, *, out: _Array, root: int = 0, block: Literal[False], **arguments: Unpack[CallArguments]
-    ) -> Work[_Array]: ...
-    @overload
-    def scatter(
-        self, x: None = None, *, out: _Array, root: int = 0, block: bool, **arguments: Unpack[CallArguments]
-    ) -> _Array | Work[_Array]: ...
-    def scatter(
-        self,
-        x: ArrayLike | None = None,
-        *,
-        root: int = 0,
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def scatter(Handle self, x=None, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Send each rank one part of one rank's array, split along the first axis (ncclScatter).
 
         Parameters
@@ -201,30 +114,10 @@ class Transfers(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(SCATTER, x, out, None, root, None, (timeout_s, stream, block))
+        result = self.run(scatter, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def send(
-        self, x: ArrayLike, peer: int, *, block: Literal[True] = True, **arguments: Unpack[CallArguments]
-    ) -> None: ...
-    @overload
-    def send(
-        self, x: ArrayLike, peer: int, *, block: Literal[False], **arguments: Unpack[CallArguments]
-    ) -> Work[None]: ...
-    @overload
-    def send(
-        self, x: ArrayLike, peer: int, *, block: bool, **arguments: Unpack[CallArguments]
-    ) -> Work[None] | None: ...
-    def send(
-        self,
-        x: ArrayLike,
-        peer: int,
-        *,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def send(Handle self, x, peer, *, timeout_s=None, stream=None, block=True):
         """Send an array to another rank (ncclSend). Sends and receives that wait for one another need a `group`.
 
         Parameters
@@ -256,30 +149,10 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(SEND, x, None, None, peer, None, (timeout_s, stream, block))
+        result = self.run(send, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def recv(
-        self, x: _Array, peer: int, *, block: Literal[True] = True, **arguments: Unpack[CallArguments]
-    ) -> _Array: ...
-    @overload
-    def recv(
-        self, x: _Array, peer: int, *, block: Literal[False], **arguments: Unpack[CallArguments]
-    ) -> Work[_Array]: ...
-    @overload
-    def recv(
-        self, x: _Array, peer: int, *, block: bool, **arguments: Unpack[CallArguments]
-    ) -> _Array | Work[_Array]: ...
-    def recv(
-        self,
-        x: ArrayLike,
-        peer: int,
-        *,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def recv(Handle self, x, peer, *, timeout_s=None, stream=None, block=True):
         """Receive an array from another rank (ncclRecv).
 
         Parameters
@@ -311,5 +184,5 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(RECV, x, None, None, peer, None, (timeout_s, stream, block))
+        result = self.run(recv, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)

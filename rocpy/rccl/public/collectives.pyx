@@ -1,28 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The collectives of a communicator that combine, copy or stack the arrays of all ranks, one method each."""
 
-from __future__ import annotations
+from rocpy.rccl.public.transfers import Transfers
 
-from typing import TYPE_CHECKING, Any, Literal, overload
-
-from rocpy.rccl.public.transfers import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Transfers
-
-if TYPE_CHECKING:
-    from typing import TypeVar, Unpack
-
-    from rocpy.rccl.handles.communicator import PreMulSum
-    from rocpy.rccl.model.operators import ReduceOp
-    from rocpy.rccl.public.call_arguments import (
-        AllReduceArguments,
-        CombineArguments,
-        OutArguments,
-        ReduceArguments,
-        RootArguments,
-    )
-    from rocpy.rccl.public.work import Work
-    from rocpy.typing import ArrayLike, StreamLike
-
-    _Array = TypeVar("_Array", bound=ArrayLike)
+from rocpy.rccl.engine.call cimport all_gather, all_reduce, broadcast, reduce, reduce_scatter
+from rocpy.rccl.handles.communicator cimport Handle
 
 __all__ = ["Collectives"]
 
@@ -30,29 +12,7 @@ __all__ = ["Collectives"]
 class Collectives(Transfers):
     """What a Communicator does with arrays."""
 
-    @overload
-    def all_reduce(
-        self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[AllReduceArguments]
-    ) -> _Array: ...
-    @overload
-    def all_reduce(
-        self, x: _Array, *, block: Literal[False], **arguments: Unpack[AllReduceArguments]
-    ) -> Work[_Array]: ...
-    @overload
-    def all_reduce(
-        self, x: _Array, *, block: bool, **arguments: Unpack[AllReduceArguments]
-    ) -> _Array | Work[_Array]: ...
-    def all_reduce(
-        self,
-        x: ArrayLike,
-        *,
-        op: ReduceOp | PreMulSum = "sum",
-        out: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def all_reduce(Handle self, x, *, op="sum", out=None, bias=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks; every rank receives the result (ncclAllReduce, ncclAllReduceWithBias).
 
         Parameters
@@ -86,32 +46,10 @@ class Collectives(Transfers):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        result = self.run(ALL_REDUCE, x, out, op, None, bias, (timeout_s, stream, block))
+        result = self.run(all_reduce, x, out, op, None, bias, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def reduce(
-        self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[ReduceArguments]
-    ) -> _Array | None: ...
-    @overload
-    def reduce(
-        self, x: _Array, *, block: Literal[False], **arguments: Unpack[ReduceArguments]
-    ) -> Work[_Array | None]: ...
-    @overload
-    def reduce(
-        self, x: _Array, *, block: bool, **arguments: Unpack[ReduceArguments]
-    ) -> _Array | Work[_Array | None] | None: ...
-    def reduce(
-        self,
-        x: ArrayLike,
-        *,
-        root: int = 0,
-        op: ReduceOp | PreMulSum = "sum",
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def reduce(Handle self, x, *, root=0, op="sum", out=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks on one of them (ncclReduce).
 
         Parameters
@@ -144,25 +82,10 @@ class Collectives(Transfers):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        result = self.run(REDUCE, x, out, op, root, None, (timeout_s, stream, block))
+        result = self.run(reduce, x, out, op, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def broadcast(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[RootArguments]) -> _Array: ...
-    @overload
-    def broadcast(self, x: _Array, *, block: Literal[False], **arguments: Unpack[RootArguments]) -> Work[_Array]: ...
-    @overload
-    def broadcast(self, x: _Array, *, block: bool, **arguments: Unpack[RootArguments]) -> _Array | Work[_Array]: ...
-    def broadcast(
-        self,
-        x: ArrayLike,
-        *,
-        root: int = 0,
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def broadcast(Handle self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Send one rank's array to all ranks (ncclBroadcast).
 
         Parameters
@@ -193,24 +116,10 @@ class Collectives(Transfers):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        result = self.run(BROADCAST, x, out, None, root, None, (timeout_s, stream, block))
+        result = self.run(broadcast, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def all_gather(self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[OutArguments]) -> _Array: ...
-    @overload
-    def all_gather(self, x: _Array, *, block: Literal[False], **arguments: Unpack[OutArguments]) -> Work[_Array]: ...
-    @overload
-    def all_gather(self, x: _Array, *, block: bool, **arguments: Unpack[OutArguments]) -> _Array | Work[_Array]: ...
-    def all_gather(
-        self,
-        x: ArrayLike,
-        *,
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def all_gather(Handle self, x, *, out=None, timeout_s=None, stream=None, block=True):
         """Stack the arrays of all ranks along the first axis (ncclAllGather).
 
         Parameters
@@ -239,31 +148,10 @@ class Collectives(Transfers):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        result = self.run(ALL_GATHER, x, out, None, None, None, (timeout_s, stream, block))
+        result = self.run(all_gather, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    @overload
-    def reduce_scatter(
-        self, x: _Array, *, block: Literal[True] = True, **arguments: Unpack[CombineArguments]
-    ) -> _Array: ...
-    @overload
-    def reduce_scatter(
-        self, x: _Array, *, block: Literal[False], **arguments: Unpack[CombineArguments]
-    ) -> Work[_Array]: ...
-    @overload
-    def reduce_scatter(
-        self, x: _Array, *, block: bool, **arguments: Unpack[CombineArguments]
-    ) -> _Array | Work[_Array]: ...
-    def reduce_scatter(
-        self,
-        x: ArrayLike,
-        *,
-        op: ReduceOp | PreMulSum = "sum",
-        out: ArrayLike | None = None,
-        timeout_s: float | None = None,
-        stream: StreamLike | None = None,
-        block: bool = True,
-    ) -> Any:
+    def reduce_scatter(Handle self, x, *, op="sum", out=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks; each rank receives one part, split along the first axis (ncclReduceScatter).
 
         Parameters
@@ -294,5 +182,5 @@ class Collectives(Transfers):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(REDUCE_SCATTER, x, out, op, None, None, (timeout_s, stream, block))
+        result = self.run(reduce_scatter, x, out, op, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
