@@ -71,15 +71,15 @@ def run_command(words: Sequence[str]) -> int:
         return EXIT_USAGE
     chosen: Parser = arguments.parser
     chosen.refuse_unknown(unknown)
-    if after and not arguments.takes_program:
+    if after and not arguments.after_dashes:
         chosen.error(f"unexpected -- {after[0]}")
     arguments.program_arguments = after
     return int(arguments.run(arguments))
 
 
-def set_run(parser: Parser, function: Run, *, takes_program: bool = False) -> None:
-    """Set the function that runs what the parser took, and whether words after ``--`` are a program's."""
-    parser.set_defaults(run=function, parser=parser, takes_program=takes_program)
+def set_run(parser: Parser, function: Run, *, after_dashes: str = "") -> None:
+    """Set the function that runs what the parser took, and what the words after ``--`` are, empty for none."""
+    parser.set_defaults(run=function, parser=parser, after_dashes=after_dashes)
 
 
 def set_help(parser: Parser) -> None:

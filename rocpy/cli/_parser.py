@@ -59,11 +59,13 @@ class Parser(argparse.ArgumentParser):
             return
         options = [text for action in self._actions for text in action.option_strings]
         named = [word.split("=")[0] for word in words if word.startswith("-")]
+        after = self.get_default("after_dashes")
+        hint = f"; {after} come after --" if after else ""
         if named and named[0] in options:  # of this command, before its name
             self.error(f"{named[0]} comes after the command: {self.prog} {named[0]}")
         if named:
-            self.error(f"there is no option {named[0]}{did_you_mean(named[0], options)}")
-        self.error(f"unexpected {' '.join(words)}")
+            self.error(f"there is no option {named[0]}{did_you_mean(named[0], options)}{hint}")
+        self.error(f"unexpected {' '.join(words)}{hint}")
 
     def actions(self) -> Iterable[argparse.Action]:
         """Return what the parser takes, for completion."""

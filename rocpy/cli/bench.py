@@ -40,6 +40,11 @@ NAMES = (
     "collectives",
 )
 OTHERS = ("counts", "goals")  # scripts of that name, which time nothing
+TIMING = ("threads", "seconds", "isa")
+UNUSED = {  # options that have no effect with another
+    "--list": (*TIMING, "output", "plot", "html", "compare"),
+    "--compare": (*TIMING, "quick", "only", "output", "plot"),
+}
 
 
 def configure(parser: Parser) -> None:
@@ -108,10 +113,11 @@ def configure(parser: Parser) -> None:
 def bench(arguments: Arguments) -> int:
     """Measure rocpy beside numpy, torch and nvmath-python; a benchmark that fails is exit code 1."""
     names = _names(arguments)
-    if arguments.list and arguments.compare is not None:
-        raise UsageError("rocpy bench: --list cannot be combined with --compare")
     if arguments.list:
+        _refuse(arguments, UNUSED["--list"], "--list")
         return _list(names, arguments)
+    if arguments.compare is not None:
+        _refuse(arguments, UNUSED["--compare"], "--compare")
     _require_plot(arguments.plot)
     if arguments.html is not None and arguments.html.suffix != ".html":
         raise UsageError(f"rocpy bench: --html {arguments.html}: the file's name must end in .html")
@@ -120,6 +126,13 @@ def bench(arguments: Arguments) -> int:
         writable(arguments.plot, "rocpy bench", "--plot", parents=True),
     ):
         return _measure_all(names, arguments) if arguments.compare is None else _compare(arguments)
+
+
+def _refuse(arguments: Arguments, options: Sequence[str], other: str) -> None:
+    """Refuse options that have no effect with another option or a benchmark, rather than ignore them."""
+    for name in options:
+        if getattr(arguments, name) != arguments.parser.get_default(name):
+            raise UsageError(f"rocpy bench: --{name} has no effect with {other}; leave one of the two out")
 
 
 def _list(names: Sequence[str], arguments: Arguments) -> int:
@@ -195,6 +208,8 @@ def _names(arguments: Arguments) -> tuple[str, ...]:
         raise UsageError(f"rocpy bench: {arguments.name} has no groups that {option} could {what}")
     if arguments.name in OTHERS and arguments.plot is not None:
         raise UsageError(f"rocpy bench: {arguments.name} times nothing that --plot could draw")
+    if arguments.name in OTHERS:
+        _refuse(arguments, TIMING, arguments.name)
     return (arguments.name,)
 
 
@@ -219,8 +234,6 @@ def _scratch(output: Path) -> Iterator[Path]:
 
 def _compare(arguments: Arguments) -> int:
     """Compare two results; a row of rocpy's that became slower is exit code 1."""
-    if arguments.plot is not None or arguments.only:
-        raise UsageError("rocpy bench: --compare cannot be combined with --plot or --only")
     old, new = map(read, arguments.compare)
     differences = changes(old, new)
     if not differences:

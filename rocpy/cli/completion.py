@@ -44,7 +44,7 @@ def configure(parser: Parser) -> None:
         "shell", nargs="?", metavar="SHELL", type=choice_of(tuple(SCRIPTS)), help=f"one of {', '.join(SCRIPTS)}"
     )
     parser.add_argument("--candidates", action="store_true", help=argparse.SUPPRESS)
-    set_run(parser, completion, takes_program=True)
+    set_run(parser, completion, after_dashes="the words to complete")
 
 
 def completion(arguments: Arguments) -> int:

@@ -28,6 +28,7 @@ from rocpy.cli._output import (
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from, path_of
 
 TIERS = ("quick", "full")
+DEFAULT_TIER = "quick"
 DEFAULT_REPORT = Path("rocpy-selftest.json")
 
 
@@ -51,15 +52,13 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--tier",
         type=choice_of(TIERS),
-        default="quick",
         metavar="|".join(TIERS),
-        help="size of the self-test (default: quick)",
+        help=f"size of the self-test (default: {DEFAULT_TIER})",
     )
     parser.add_argument(
         "--report",
         type=path_of,
         metavar="FILE",
-        default=DEFAULT_REPORT,
         help=f"file for the self-test's report, which can be attached to an issue (default: {DEFAULT_REPORT})",
     )
     add_json(parser)
@@ -69,12 +68,15 @@ def configure(parser: Parser) -> None:
 def doctor(arguments: Arguments) -> int:
     """Check what commonly goes wrong on ROCm; a failed check or case of the self-test is exit code 1."""
     _require_process(arguments.process)
-    outcome = None
-    with writable(arguments.report if arguments.selftest else None, "rocpy doctor", "--report"):
+    for option, value in (("--tier", arguments.tier), ("--report", arguments.report)):
+        if value is not None and not arguments.selftest:
+            raise UsageError(f"rocpy doctor: {option} is an option of the self-test; add --selftest")
+    outcome, report = None, arguments.report or DEFAULT_REPORT
+    with writable(report if arguments.selftest else None, "rocpy doctor", "--report"):
         findings = examine(Machine.here(arguments.process), arguments.level)
         if arguments.selftest:
-            outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
-            outcome["report"] = _write_report(outcome, arguments.report)
+            outcome = _run_selftest(arguments.tier or DEFAULT_TIER, quiet=arguments.as_json, findings=findings)
+            outcome["report"] = _write_report(outcome, report)
     if arguments.as_json:
         print_json({"findings": findings, "selftest": outcome and outcome["summary"]})
     else:
@@ -84,7 +86,7 @@ def doctor(arguments: Arguments) -> int:
     wrong = any(row["status"] == "problem" for row in findings)
     if wrong or (outcome is not None and failures(outcome)):
         return EXIT_PROBLEM
-    return EXIT_NOT_WRITTEN if outcome is not None and outcome["report"] != str(arguments.report) else 0
+    return EXIT_NOT_WRITTEN if outcome is not None and outcome["report"] != str(report) else 0
 
 
 def failures(outcome: dict[str, Any]) -> int:

@@ -15,7 +15,7 @@ from rocpy.cli._parser import Parser, add_json, path_of
 
 COLUMNS = (
     "card",
-    "ROCm",
+    "HIP",
     "hipBLASLt",
     "rocpy",
     "tier",
@@ -100,7 +100,7 @@ def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     emulated = " (emulated on the CPU)" if _object(info.get("platform")).get("is_emulated") else ""
     return {
         "card": f"{device.get('name', 'unknown')}, {device.get('arch', 'unknown')}{emulated}",
-        "ROCm": libraries.get("hip"),
+        "HIP": libraries.get("hip"),
         "hipBLASLt": libraries.get("hipblaslt"),
         "rocpy": _object(info.get("packages")).get("rocpy"),
         "tier": document.get("tier"),

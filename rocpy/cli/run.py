@@ -30,7 +30,7 @@ def configure(parser: Parser) -> None:
     add_release(parser)
     parser.add_argument("--report", action="store_true", help="list the unsupported functions that the program called")
     add_json(parser)
-    set_run(parser, run, takes_program=True)
+    set_run(parser, run, after_dashes="the program and its arguments")
 
 
 def run(arguments: Arguments) -> int:

@@ -76,7 +76,7 @@ def configure(parser: Parser) -> None:
             "--database", type=path_of, metavar="FILE", help="file of records (default: those in ROCPY_TUNING_DB)"
         )
         add_json(below[name])
-        set_run(below[name], function, takes_program=name == "run")
+        set_run(below[name], function, after_dashes="the program's own options" if name == "run" else "")
     set_help(parser)
 
 
@@ -111,9 +111,10 @@ def run(arguments: Arguments) -> int:
 
 
 def _run(arguments: Arguments) -> int:
-    problems = _problems(arguments.source, [*arguments.words, *arguments.program_arguments], arguments.as_json)
-    if problems is None:
-        return EXIT_PROBLEM
+    problems, code = _problems(arguments.source, [*arguments.words, *arguments.program_arguments], arguments.as_json)
+    if code:
+        warn(f"rocpy tune run: {arguments.source} exited with {code}; nothing was measured")
+        return code
     if arguments.save_shapes is not None:
         problems.save(arguments.save_shapes)
     reports, failures = _tune_all(problems, arguments.budget_ms, arguments.again)
@@ -140,31 +141,46 @@ def _milliseconds(report: TuningReport) -> str:
     return "" if report.best.elapsed_ms is None else f"{report.best.elapsed_ms:.4g}"
 
 
-def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes | None:
+def _problems(source: Path, arguments: list[str], as_json: bool) -> tuple[Shapes, int]:
+    """Return the problems of a file or of a program, and the program's exit code."""
     from rocpy.tuning import Shapes, record
 
     if not source.is_file():
         raise UsageError(f"rocpy tune run: there is no file {source}")
     if source.suffix == ".json":
-        return _document(source, Shapes.from_json)
+        if arguments:
+            raise UsageError(f"rocpy tune run: {source} is a file of problems, which takes no {' '.join(arguments)}")
+        return _document(source, Shapes.from_json), 0
     if source.suffix != ".py":
         raise UsageError(f"rocpy tune run: {source}: a file of problems ends in .json, a program in .py")
+    with record() as problems:
+        return problems, _run_program(source, arguments, as_json)
+
+
+def _run_program(source: Path, arguments: list[str], as_json: bool) -> int:
+    """Run a program in this process and return its exit code; its exceptions are its own, as Python prints them."""
     before, sys.argv, path = sys.argv, [str(source), *arguments], sys.path[:]
     stdout = sys.stdout
     if not sys.flags.safe_path:
         sys.path[0] = str(source.resolve().parent)  # as Python does for a program: modules beside it are found
     try:
-        with record() as problems:
-            if as_json:
-                sys.stdout = sys.stderr  # what the program prints is no part of the document
-            runpy.run_path(str(source), run_name="__main__")
+        if as_json:
+            sys.stdout = sys.stderr  # what the program prints is no part of the document
+        runpy.run_path(str(source), run_name="__main__")
     except SystemExit as error:
-        if error.code not in (None, 0):
-            warn(f"{source} exited with {error.code}")
-            return None
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        warn(str(error.code))
+        return 1
+    except Exception as error:  # noqa: BLE001  (whatever the program raises)
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_globals["__name__"] in {__name__, "runpy"}:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return 1
     finally:
         sys.argv, sys.stdout, sys.path[:] = before, stdout, path
-    return problems
+    return 0
 
 
 def _document(path: Path, read: Callable[[str], Document]) -> Document:
@@ -208,7 +224,7 @@ def list_records(arguments: Arguments) -> int:
             record.kernel or f"#{record.solution}",
             f"{record.measured_us:.1f}",
             f"{record.gain:.2f}",
-            dt.datetime.fromtimestamp(record.date, dt.UTC).strftime("%Y-%m-%d"),
+            f"{_time_of(record):%Y-%m-%d}",
         )
         for number, record in enumerate(records)
     ]
@@ -228,11 +244,17 @@ def show(arguments: Arguments) -> int:
         print_json(facts)
         return 0
     parts = {name: facts.pop(name) for name in ("scope", "key", "problem")}
-    print_table(_problem_text(records[number]), ("", ""), facts.items())
+    facts["date"] = f"{_time_of(records[number]):%Y-%m-%d %H:%M:%S} UTC"
+    rows = [(name, f"{value:.4g}" if isinstance(value, float) else value) for name, value in facts.items()]
+    print_table(_problem_text(records[number]), ("", ""), rows)
     for title, part in (("environment", parts["scope"]), ("key", parts["key"])):
         say()
         print_table(title, ("", ""), part.items())
     return 0
+
+
+def _time_of(record: Record) -> dt.datetime:
+    return dt.datetime.fromtimestamp(record.date, dt.UTC)
 
 
 def _object_of(text: str) -> dict[str, Any]:
@@ -245,7 +267,7 @@ def _object_of(text: str) -> dict[str, Any]:
 
 
 def export(arguments: Arguments) -> int:
-    """Write the records of this environment to a file; exit code 1 if none of them can be said in that format."""
+    """Write the records of this environment to a file; exit code 1 if that format can express none of them."""
     from rocpy.tuning import export_hipblaslt, export_json, export_tunableop
 
     if arguments.path == "-" and arguments.as_json:
@@ -257,7 +279,11 @@ def export(arguments: Arguments) -> int:
         text, left_out = (export_tunableop if arguments.form == "tunableop" else export_hipblaslt)(records)
     if left_out:
         warn(f"{left_out} of {len(records)} records cannot be expressed in this format and are omitted")
-    if records and left_out == len(records):
+    if arguments.form != "json" and left_out == len(records):
+        elsewhere = (
+            "" if arguments.all_environments else " of this environment; --all exports those of every environment"
+        )
+        warn("nothing was written" if records else f"there is no record{elsewhere}; nothing was written")
         return EXIT_PROBLEM
     if target is None:
         sys.stdout.write(text)

@@ -41,6 +41,8 @@ def run(capsys, monkeypatch, tmp_path):
         ("doctor --tier huge", ["--tier", "'huge'", "quick, full"]),
         ("doctor --tier ful", ["did you mean 'full'?"]),
         ("doctor -r 4", ["4", "from 1 to 3"]),
+        ("doctor --report other.json", ["--report", "add --selftest"]),
+        ("doctor --tier quick", ["--tier", "add --selftest"]),
         ("doctor -r two", ["'two'", "whole number"]),
         ("doctor --pid 999999999", ["cannot see process 999999999", "running process"]),
         ("doctor --pid nobody", ["cannot see process nobody", "not a number"]),
@@ -51,6 +53,9 @@ def run(capsys, monkeypatch, tmp_path):
         ("bench counts --only 4x4x4", ["counts", "no groups", "--only"]),
         ("bench goals --list", ["goals", "no groups", "--list"]),
         ("bench --list --compare old.json new.json", ["--list", "--compare"]),
+        ("bench --list --html page.html", ["--list", "--html"]),
+        ("bench --compare old.json new.json --threads 2", ["--compare", "--threads"]),
+        ("bench counts --isa avx2", ["counts", "--isa"]),
         ("bench goals --plot drawing.html", ["goals", "times nothing", "--plot"]),
         ("bench import --html /proc/page.html", ["cannot write /proc/page.html", "--html"]),
         ("bench import --output /proc/results", ["cannot write /proc/results", "--output"]),
@@ -65,6 +70,10 @@ def run(capsys, monkeypatch, tmp_path):
         ("rccl --json status", ["--json comes after the command: rocpy rccl status --json"]),
         ("--jsno info", ["no option --jsno", "did you mean '--json'?"]),
         ("tune run missing.json", ["no file missing.json"]),
+        ("tune run train.py --epochs 3", ["no option --epochs", "the program's own options come after --"]),
+        ("tune run shapes.json x -- --epochs 3", ["shapes.json is a file of problems", "x --epochs 3"]),
+        ("run app --epochs", ["no option --epochs", "the program and its arguments come after --"]),
+        ("run app", ["unexpected app", "the program and its arguments come after --"]),
         ("tune run", ["FILE"]),
         ("tune export --format csv out", ["'csv'", "tunableop"]),
         ("tune export - --json", ["--json", "write to a file"]),
@@ -298,7 +307,7 @@ def test_report_renders_many(run, tmp_path, form):
     code, text, _ = run("report", "good.json", "bad.json", *options)
     assert code == 1
     page = " ".join(text.split()) if form in {"text", "json"} else (tmp_path / f"page.{form}").read_text()
-    for part in ("7.2", "1.2.2", "0.1.0", "100.0%", "50.0%", "3.14", "gfx942", "good.json", "case 1", "case 2"):
+    for part in ("HIP", "7.2", "1.2.2", "0.1.0", "100.0%", "50.0%", "3.14", "gfx942", "good.json", "case 1", "case 2"):
         assert part in page
     if form == "html":
         assert "<Card>" not in page

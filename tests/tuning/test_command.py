@@ -10,7 +10,9 @@ import pytest
 from made_up_records import problem, record
 
 from rocpy.blaslt import OperandInfo, Problem
-from rocpy.tuning import Database, Shapes, export_json
+from rocpy.blaslt.selection import tuning_state
+from rocpy.cli import main
+from rocpy.tuning import Database, Shapes, database, export_json
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_run_a_program(tune, tmp_path):
 
 def test_a_program_that_fails_is_a_problem(tune, tmp_path):
     (tmp_path / "program.py").write_text("raise SystemExit(4)\n", encoding="utf-8")
-    assert "exited with 4" in tune("run", "program.py", expect=1).stderr
+    assert "exited with 4" in tune("run", "program.py", expect=4).stderr
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,42 @@ def test_records_of_other_environments_and_other_formats(tune, tmp_path):
     Database([other]).store(record(4))
     assert json.loads(tune("import", "other.json", other, "--json").stdout) == {"other.json": 1, str(other): 1}
     assert len(Database([tmp_path / "tuning.sqlite3"]).records()) == 4
+
+
+@pytest.fixture
+def tune_here(tmp_path, monkeypatch, capsys):
+    """Run `rocpy tune` in this process, with a database of the test's own, and return exit code and output."""
+    monkeypatch.setattr(database, "_current", Database([tmp_path / "tuning.sqlite3"]))
+    tuning_state.changed()
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["tune", *map(str, words)])
+        return ended.value.code, *capsys.readouterr()
+
+    yield run
+    tuning_state.changed()
+
+
+@pytest.mark.parametrize("form", ["tunableop", "hipblaslt"])
+def test_an_export_of_no_records_says_that_nothing_was_written(tune_here, tmp_path, form):
+    code, _, error = tune_here("export", tmp_path / "records", "--format", form)
+    assert code == 1
+    assert "there is no record of this environment; --all exports" in error
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_record_is_shown_to_people_with_its_date_and_rounded_times(tune_here, tmp_path):
+    Database([tmp_path / "tuning.sqlite3"]).store(
+        record(1, date=1796037251.03, measured_us=12.345678901234567, baseline_us=20.0)
+    )
+    code, text, _ = tune_here("show", "0", "--all")
+    assert code == 0
+    for part in ("2026-11-30 11:14:11 UTC", "12.35", "20"):
+        assert part in text
+    assert "12.345" not in text
+    shown = json.loads(tune_here("show", "0", "--all", "--json")[1])
+    assert (shown["date"], shown["measured_us"]) == (1796037251.03, 12.345678901234567)
 
 
 def test_what_the_hosts_records_cannot_be_written_as(tune, tmp_path):

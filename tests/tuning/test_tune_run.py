@@ -82,6 +82,26 @@ def test_products_of_nothing_are_no_failure(run, nothing):
     assert run(f"import numpy as np, rocpy\na = np.ones((32, 32), 'f4')\n{nothing}\n") == 0
 
 
+@pytest.mark.parametrize(("failure", "code", "error"), [
+    ("raise SystemExit('no data')", 1, "no data\n"),
+    ("raise SystemExit(3)", 3, ""),
+    ("1 / 0", 1, "ZeroDivisionError: "),
+    ("rocpy.matmul(np.ones((2, 3)), np.ones((2, 3)))", 1, "InvalidProblemError: "),
+    ("raise OSError(28, 'No space left on device')", 1, "OSError: "),
+    ("raise BrokenPipeError", 1, "BrokenPipeError"),
+    ("1 +* 2", 1, "SyntaxError: "),
+])  # fmt: skip
+def test_a_program_fails_as_python_runs_it(run, capsys, tmp_path, failure, code, error):
+    assert run(f"import numpy as np, rocpy\n{failure}\n", "--save-shapes", "shapes.json") == code
+    text = capsys.readouterr().err
+    assert error in text
+    assert ("line 2" in text) == ("Error" in error)
+    assert "cli" not in text  # only the program's own frames
+    assert "runpy" not in text
+    assert f"rocpy tune run: program.py exited with {code}; nothing was measured" in text
+    assert not (tmp_path / "shapes.json").exists()
+
+
 def test_a_program_may_change_the_folder(run, tmp_path):
     (tmp_path / "sub").mkdir()
     program = "import os, numpy as np, rocpy\nos.chdir('sub')\nrocpy.matmul(np.ones((9, 9)), np.ones((9, 9)))\n"

@@ -52,7 +52,8 @@ class Algorithm:
         Where the choice comes from: ``"heuristic"``, ``"reproducible"`` (the heuristic's first of those that do what
         ``options(reproducible=)`` asks for), ``"tuned"``, or ``"pinned"`` by the user.
     library, arch
-        The library with its version, and the architecture, for which the id is valid; ``""`` if unknown.
+        The library with its version, and the architecture, for which the id is valid; ``""`` if unknown: then only
+        the kernel's name is checked.
 
     Examples
     --------
@@ -172,8 +173,8 @@ _FIELDS: dict[str, tuple[tuple[type, ...], bool]] = {
     "elapsed_ms": ((int, float, type(None)), False),
     "rank": ((int,), False),
     "source": ((str,), False),
-    "library": ((str,), False),
-    "arch": ((str,), False),
+    "library": ((str,), True),
+    "arch": ((str,), True),
 }
 
 
@@ -202,6 +203,8 @@ def read(requested: object) -> Algorithm | int | str:
     if isinstance(requested, Mapping):
         inner = requested.get("algorithm", requested)
         return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
+    if isinstance(requested, str) and requested.lstrip().startswith("{"):
+        raise InvalidProblemError("algorithm: got JSON text, expected the record itself; pass json.loads(text)")
     if isinstance(requested, (Algorithm, str)):
         return requested
     index = integer_of(requested)

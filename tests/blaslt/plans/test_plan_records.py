@@ -62,7 +62,7 @@ def test_a_wrong_record_is_refused_by_field(mm, change, named):
 
 def test_an_incomplete_record_is_refused(mm):
     record = mm.plan()[0].to_dict()
-    for name in ("id", "name", "workspace_bytes", "waves", "format"):
+    for name in ("id", "name", "workspace_bytes", "waves", "library", "arch", "format"):
         with pytest.raises(rocpy.InvalidProblemError, match=name):
             Algorithm.from_dict({key: value for key, value in record.items() if key != name})
     for wrong in ([], "text", None):
@@ -89,6 +89,14 @@ def test_a_wrong_name_is_refused(mm, wrong):
         with pytest.raises(rocpy.InvalidProblemError, match="algorithm"):
             use()
     assert mm.execute().shape == (64, 64)
+
+
+def test_the_text_of_a_record_is_refused_with_what_reads_it(a, mm):
+    text = json.dumps(mm.export())
+    for use in (lambda: mm.pin(text), lambda: rocpy.matmul(a, a, algorithm=text)):
+        with pytest.raises(rocpy.InvalidProblemError, match=r"JSON text.*json\.loads\(text\)") as refused:
+            use()
+        assert len(str(refused.value)) < 100
 
 
 def test_pin_holds_until_the_next_plan(mm):
