@@ -6,17 +6,22 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocpy._integers import integer_of
 from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, RcclSystemError, RemoteError
 from rocpy.rccl import Communicator, UniqueId
 from rocpy.rccl.model.arguments import check_seconds
+from rocpy.rccl.model.failures import raise_first
 from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 __all__ = ["run_processes", "run_threads"]
 
@@ -52,23 +57,24 @@ def run_threads(function: Callable[..., Any], nranks: int, *arguments: Any, time
     >>> distributed.run_threads(lambda comm: float(comm.all_reduce(np.ones(1))[0]), 3)
     [3.0, 3.0, 3.0]
     """
-    ident = _unique(nranks, timeout_s)
-    results: list[Any] = [None] * nranks
-    errors: list[BaseException] = []
+    count = _count_of(nranks, timeout_s)
+    ident = UniqueId.make()
+    results: list[Any] = [None] * count
+    failures: list[_Failure] = []
 
     def run(rank: int) -> None:
         try:
-            with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm, Device(rank):
+            with Communicator.init(count, rank, ident, device=rank, timeout_s=timeout_s) as comm, Device(rank):
                 results[rank] = function(comm, *arguments)
         except BaseException as error:  # noqa: BLE001  (raised on the caller's thread)
-            errors.append(error)
+            failures.append(_Failure(monotonic(), error))
 
-    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}") for rank in range(nranks)]
+    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}") for rank in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    _raise_first(errors)
+    _raise_cause(failures)
     return results
 
 
@@ -101,46 +107,71 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
         The function or an argument cannot be pickled.
     """
     context = multiprocessing.get_context("spawn")
-    ident = _unique(nranks, timeout_s)
-    pipes, processes = [], []
-    for rank in range(nranks):
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_serve,
-            args=(function, rank, nranks, bytes(ident), timeout_s, arguments, theirs),
-            name=f"rank {rank}",
-        )
-        try:
-            process.start()
-        except Exception as error:
-            _refuse_unpicklable(error, function=function, arguments=arguments)
-            raise
-        theirs.close()
-        pipes.append(ours)
-        processes.append(process)
+    count = _count_of(nranks, timeout_s)
+    ident = bytes(UniqueId.make())
+    pipes: list[Connection] = []
+    processes: list[BaseProcess] = []
+    try:
+        for rank in range(count):
+            ours, theirs = context.Pipe(duplex=False)
+            pipes.append(ours)
+            with theirs:
+                process = context.Process(
+                    target=_serve,
+                    args=(function, rank, count, ident, timeout_s, arguments, theirs),
+                    name=f"rank {rank}",
+                )
+                try:
+                    process.start()
+                except Exception as error:
+                    _refuse_unpicklable(error, function=function, arguments=arguments)
+                    raise
+            processes.append(process)
+        results, failures = _collect(pipes)
+        for started in processes:
+            started.join()
+    except BaseException:  # interrupted, or a rank could not be started, for which the others would wait
+        for started in processes:
+            started.terminate()
+        for started in processes:
+            started.join()
+        raise
+    finally:
+        for pipe in pipes:
+            pipe.close()
+    _raise_cause(failures)
+    return results
+
+
+class _Failure(NamedTuple):
+    """What a rank raised, and when, on the clock of `time.monotonic`, which all processes of the machine share."""
+
+    when: float
+    error: BaseException
+
+
+def _count_of(nranks: int, timeout_s: float) -> int:
+    check_seconds(timeout_s)
+    count = integer_of(nranks)
+    if count is None or not 1 <= count < 2**31:
+        raise InvalidArgumentError(f"nranks: got {nranks!r}, expected 1 or more")
+    return count
+
+
+def _collect(pipes: list[Connection]) -> tuple[list[Any], list[_Failure]]:
+    """Return the result of each rank, and what ranks failed with."""
     results: list[Any] = []
-    errors: list[BaseException] = []
+    failures: list[_Failure] = []
     for rank, pipe in enumerate(pipes):
         try:
             is_good, answer = pipe.recv()
         except EOFError:
-            is_good, answer = False, (b"", f"the process of rank {rank} exited without returning a result")
+            is_good, answer = False, (0.0, b"", f"the process of rank {rank} exited without returning a result")
         except Exception as error:  # noqa: BLE001  (whatever a result's class does)
-            is_good, answer = False, (b"", f"rank {rank}: its result cannot be unpickled: {error!r}")
-        pipe.close()
+            is_good, answer = False, (0.0, b"", f"rank {rank}: its result cannot be unpickled: {error!r}")
         results.append(answer if is_good else None)
-        errors += [] if is_good else [_error_of(rank, *answer)]
-    for process in processes:
-        process.join()
-    _raise_first(errors)
-    return results
-
-
-def _unique(nranks: int, timeout_s: float) -> UniqueId:
-    check_seconds(timeout_s)
-    if not isinstance(nranks, int) or nranks < 1:
-        raise InvalidArgumentError(f"nranks: got {nranks!r}, expected 1 or more")
-    return UniqueId.make()
+        failures += [] if is_good else [_Failure(answer[0], _error_of(rank, *answer[1:]))]
+    return results, failures
 
 
 def _serve(
@@ -156,11 +187,14 @@ def _serve(
         with Communicator.init(nranks, rank, ident, device=rank, timeout_s=timeout_s) as comm, Device(rank):
             answer = (True, function(comm, *arguments))
     except BaseException as error:  # noqa: BLE001  (raised in the parent)
-        answer = (False, _packed(error))
-    try:
-        connection.send(answer)
-    except Exception as error:  # noqa: BLE001  (what cannot be pickled is told as text)
-        connection.send((False, (b"", f"rank {rank}: {answer[1]!r} cannot be sent: {error}")))
+        answer = (False, (monotonic(), *_packed(error)))
+    with suppress(BrokenPipeError):  # nobody waits for it any more
+        try:
+            connection.send(answer)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001  (what cannot be pickled is told as text)
+            connection.send((False, (monotonic(), b"", f"rank {rank}: {answer[1]!r} cannot be sent: {error}")))
 
 
 def _packed(error: BaseException) -> tuple[bytes, str]:
@@ -193,6 +227,14 @@ def _refuse_unpicklable(error: Exception, **operands: Any) -> None:
             ) from error
 
 
-def _raise_first(errors: list[BaseException]) -> None:
-    for error in sorted(errors, key=lambda error: isinstance(error, RemoteError | CollectiveTimeoutError)):
-        raise error
+def _raise_cause(failures: list[_Failure]) -> None:
+    """Raise the failure that caused the others, if there are any."""
+
+    def rank_of(failure: _Failure) -> tuple[int, float]:
+        # A rank that gives up fails those that wait for it, who may tell of it before it does.
+        kinds = (RemoteError, CollectiveTimeoutError)
+        return next((2 - kinds.index(kind) for kind in kinds if isinstance(failure.error, kind)), 0), failure.when
+
+    errors = [failure.error for failure in sorted(failures, key=rank_of)]
+    failures.clear()
+    raise_first(errors)

@@ -3,6 +3,7 @@
 
 import datetime as dt
 import resource
+import time
 import warnings
 from functools import partial
 
@@ -46,17 +47,23 @@ def groups(torch):
     return run
 
 
-def test_a_receive_names_the_rank_that_does_not_send(torch, groups):
+def test_a_first_transfer_names_the_rank_that_does_not_come(torch, groups):
     def body(group, rank):
         group.barrier().wait()
         if rank != 0:
             return None
         group.set_timeout(dt.timedelta(seconds=0.2))
-        with pytest.raises(CollectiveTimeoutError, match=r"the ranks \[2\] did not reach") as late:
-            group.recv([torch.zeros(2)], 2).wait()
-        return late.value.waiting_for
+        begin = time.monotonic()
+        seen = []
+        for op, peer in (("recv", 2), ("send", 1)):
+            said = f"rank 0: {op} number 1 did not complete within 0.2 s; waiting for rank {peer} to call"
+            with pytest.raises(CollectiveTimeoutError, match=said) as late:
+                getattr(group, op)([torch.zeros(2)], peer).wait()
+            seen.append((late.value.op, late.value.seq, late.value.rank, late.value.waiting_for))
+        assert time.monotonic() - begin < 0.9
+        return seen
 
-    assert good(groups([0, 1, 2], body))[0] == (2,)
+    assert good(groups([0, 1, 2], body))[0] == [("recv", 1, 0, (2,)), ("send", 1, 0, (1,))]
 
 
 def test_a_connected_pair_names_the_rank_that_does_not_send(torch, groups):
@@ -104,7 +111,9 @@ def test_errors_of_a_subgroup_say_whose_ranks_they_name(torch, groups):
             group.allreduce([torch.ones(2)], opts).wait()
         assert (late.value.waiting_for, late.value.rank) == ((7,), 3)
         group.set_timeout(dt.timedelta(seconds=0.2))
-        with pytest.raises(CollectiveTimeoutError, match=r"the ranks \[7\] did not.*this group has \[3, 7\]") as late:
+        with pytest.raises(
+            CollectiveTimeoutError, match=r"waiting for rank 7 to call send .*this group has \[3, 7\]"
+        ) as late:
             group.recv([torch.zeros(2)], 1).wait()
         return late.value.waiting_for
 

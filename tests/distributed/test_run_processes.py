@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What comes from ranks in processes where it cannot be pickled, or not be unpickled."""
+"""Ranks in processes: what cannot be pickled, or not be unpickled, whose failure is raised, and how they end."""
 
+import multiprocessing
+import signal
+import time
+from multiprocessing.context import SpawnProcess
+
+import numpy as np
 import pytest
 
-from rocpy import distributed
-from rocpy.errors import InvalidArgumentError, RcclSystemError
+from rocpy import distributed, rccl
+from rocpy.distributed._ranks import _Failure, _raise_cause, _serve
+from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, RcclSystemError, RemoteError
 
 
 class TwoArgumentsError(Exception):
@@ -70,3 +77,83 @@ def test_what_no_process_can_be_started_with_is_refused(name, function, argument
 def test_a_timeout_is_a_positive_number(run, timeout_s):
     with pytest.raises(InvalidArgumentError, match="^timeout_s: got .*positive number of seconds"):
         run(answer, 2, "", timeout_s=timeout_s)
+
+
+class Interrupted(BaseException):
+    """What the handler of a signal raises, as that of Ctrl-C raises KeyboardInterrupt."""
+
+
+def sleep(comm):
+    time.sleep(30)
+
+
+def raise_interrupted(*_):
+    raise Interrupted
+
+
+def test_processes_end_with_an_interrupted_caller():
+    before = signal.signal(signal.SIGALRM, raise_interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(Interrupted):
+            distributed.run_processes(sleep, 2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_end_where_a_later_one_cannot_be_started(monkeypatch):
+    start = SpawnProcess.start
+
+    def fail(process):
+        if process.name == "rank 1":
+            raise OSError("no more processes")
+        start(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", fail)
+    with pytest.raises(OSError, match="no more processes"):
+        distributed.run_processes(sleep, 2)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_whose_caller_has_gone_says_nothing(capfd):
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    ours.close()
+    with theirs:
+        _serve(answer, 0, 1, bytes(rccl.UniqueId.make()), 5.0, ("exception that does not pickle",), theirs)
+    assert capfd.readouterr() == ("", "")
+
+
+RAISED = {
+    "own": ValueError("mine"),
+    "late": CollectiveTimeoutError("late"),
+    "later": CollectiveTimeoutError("later"),
+    "remote": RemoteError("remote"),
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "cause"),
+    [
+        ("remote late", "late"),
+        ("late remote", "late"),
+        ("remote late own", "own"),
+        ("remote", "remote"),
+        ("late later remote", "late"),
+    ],
+)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_failure_that_caused_the_others_is_raised(names, cause, is_reversed):
+    failures = [_Failure(float(when), RAISED[name]) for when, name in enumerate(names.split())]
+    with pytest.raises(type(RAISED[cause])) as raised:
+        _raise_cause(failures[::-1] if is_reversed else failures)
+    assert raised.value is RAISED[cause]
+
+
+@pytest.mark.parametrize("run", [distributed.run_threads, distributed.run_processes])
+@pytest.mark.parametrize("nranks", [0, -1, True, 2.0, "2", None, 2**40])
+def test_a_number_of_ranks(run, nranks):
+    with pytest.raises(InvalidArgumentError, match="^nranks: got"):
+        run(answer, nranks, "")
+    assert distributed.run_threads(lambda comm: comm.rank, np.int64(2)) == [0, 1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocpy.errors import RocpyError
 from rocpy.rccl.engine.open_group import current_group
+from rocpy.rccl.model.failures import raise_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,5 +219,4 @@ def run_ends(steps: list[Step]) -> None:
     started = [step for step in firsts.values() if attempt(step, step.start)]
     for step in started:
         attempt(step, step.finish)
-    if failures:
-        raise failures[0]
+    raise_first(failures)

@@ -40,6 +40,23 @@ CLASSES: dict[int, type[RcclError]] = {
 NO_MEMORY = ("out of memory", "cannot allocate memory")
 
 
+def raise_first(errors: list[BaseException]) -> None:
+    """Raise the first of errors that were collected, if there are any, and forget them.
+
+    Their tracebacks refer to the frames that have the list: what those hold would live until the cycle collector runs.
+
+    Parameters
+    ----------
+    errors
+        Is cleared.
+    """
+    if errors:
+        try:
+            raise errors[0]
+        finally:
+            errors.clear()
+
+
 def attributed(text: str, *, is_of_thread: bool, communicators: int) -> str:
     """Return RCCL's last error as what it is.
 

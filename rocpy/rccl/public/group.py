@@ -14,7 +14,7 @@ from rocpy.rccl.engine.call import hold_calls
 from rocpy.rccl.engine.pending import cancel_steps, run_ends
 from rocpy.rccl.engine.scope import GroupScope, run_grouped
 from rocpy.rccl.handles import grouped
-from rocpy.rccl.model.failures import error_of
+from rocpy.rccl.model.failures import error_of, raise_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +155,7 @@ def _await(calls: Sequence[PendingCall]) -> None:
     """
     begin = monotonic()
     limits: dict[int, float] = {}
-    failures: list[RocpyError] = []
+    failures: list[BaseException] = []
     for one in calls:
         key = id(one.communicator)
         limits[key] = limits.get(key, begin) + one.seconds
@@ -163,8 +163,7 @@ def _await(calls: Sequence[PendingCall]) -> None:
             grouped.await_call(one.communicator, one.call, limits[key])
         except RocpyError as error:
             failures.append(error)
-    if failures:
-        raise failures[0]
+    raise_first(failures)
 
 
 def _give(pending: PendingGroup) -> None:

@@ -285,19 +285,22 @@ class BoardChannel:
             self._put_answer(STEPS[0])
 
     def _await(self, step: str, deadline: float) -> Message:
-        # Rank 0 keeps the same deadline and names who is missing: it speaks first.
-        while monotonic() <= deadline + 1:
+        # Rank 0, where it is here, keeps the same deadline and names who is missing: it speaks first.
+        while monotonic() <= deadline or (monotonic() <= deadline + 1 and self._may_be_here(step, 0)):
             answer = self._read(f"{step}-{ANSWER}")
             nonces = (answer or {}).get("nonces")
             if answer is not None and isinstance(nonces, list) and nonces[self._rank : self._rank + 1] == [self._nonce]:
                 return answer
             sleep(self._board.poll_s)
-        if not self._board.is_readable_by_all or self._note_of(step, 0) is None:
+        if not self._board.is_readable_by_all or not self._may_be_here(step, 0):
             raise absence([0], self._board.name)
         # Rank 0 is here, and waits longer than this rank.
         self._steps.remove(step)
         missing = [rank for rank in range(self._nranks) if self._note_of(step, rank) is None]
         raise absence(missing or [0], self._board.name)
+
+    def _may_be_here(self, step: str, rank: int) -> bool:
+        return not self._board.is_readable_by_all or self._note_of(step, rank) is not None
 
     def close(self) -> None:
         """Take the notes away, once they have been read; a board that fails keeps them, and it has been said why."""

@@ -78,20 +78,20 @@ class RocpyProcessGroup(BackendSurface):
         self._process = os.getpid()
         self._group_name = self._group_desc = ""
         self._sequence = 0
-        self._main.join()
+        self._main.join(self._seconds)
         _alive.add(self)
 
-    def _connect(self, prefix: str, rank: int, size: int, check: Callable[[], None]) -> Communicator:
+    def _connect(self, prefix: str, rank: int, size: int, check: Callable[[], None], seconds: float) -> Communicator:
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         store = CheckedStore(self._store, check)
         return Communicator.from_store(
-            store, rank, size, prefix=prefix, device=device, timeout_s=self._seconds, name=f"torch {prefix[:-1]}"
+            store, rank, size, prefix=prefix, device=device, timeout_s=seconds, name=f"torch {prefix[:-1]}"
         )
 
     @property
     def communicator(self) -> Communicator:
         """The communicator of the group's collectives."""
-        return self._main.join()
+        return self._main.join(self._seconds)
 
     def getBackendName(self) -> str:  # noqa: N802
         """Return the name that users know it by."""
@@ -395,6 +395,7 @@ class RocpyProcessGroup(BackendSurface):
                 partial(self._connect, meeting, own, 2),
                 [self._ranks[sender], self._ranks[receiver]],
                 self._note,
+                "recv" if own else "send",
             )
         return lane
 

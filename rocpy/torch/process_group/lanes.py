@@ -7,6 +7,7 @@ import os
 import threading
 from contextlib import suppress
 from queue import SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -135,7 +136,10 @@ class LaneWork(TorchWork):  # type: ignore[misc]
             with suppress(Exception):
                 self._future.wait()
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self  # which has the error, whose traceback has this frame
         return True
 
     def _await_end(self, ended: threading.Event) -> None:
@@ -202,19 +206,27 @@ class Lane:
     name
         Of the thread.
     make
-        Joins the communicator, when the first job comes; calls what it is passed while it waits, which may raise.
+        Joins the communicator, when the first job comes, within a time in seconds; calls what it is passed while it
+        waits, which may raise.
     ranks
         What errors call the communicator's ranks, if not as it does.
     note
         Follows the messages of errors.
+    op
+        What the first job is to its caller, where the ranks join a communicator for it: ``"send"`` or ``"recv"``.
     """
 
     def __init__(
-        self, name: str, make: Callable[[Callable[[], None]], Communicator], ranks: Sequence[int] = (), note: str = ""
+        self,
+        name: str,
+        make: Callable[[Callable[[], None], float], Communicator],
+        ranks: Sequence[int] = (),
+        note: str = "",
+        op: str = "",
     ) -> None:
         self._name = name
         self._make = make
-        self._ranks, self._note = ranks, note
+        self._ranks, self._note, self._op = ranks, note, op
         self._running = threading.Lock()
         self._counting = threading.Lock()
         self._jobs: SimpleQueue[tuple[Job, LaneWork, float, bool, bool] | None] = SimpleQueue()
@@ -246,28 +258,50 @@ class Lane:
         if self._ranks:
             rename_ranks(error, self._ranks, self._note)
 
-    def join(self) -> Communicator:
-        """Return the communicator, joined now if it has not been."""
+    def join(self, seconds: float) -> Communicator:
+        """Return the communicator, joined now if it has not been, within a time."""
         self._check_open(self._is_closed)
         try:
-            return self._joined()
+            return self._joined(seconds)
         except RocpyError as error:
             self._rename_ranks(error)
             raise
 
-    def _joined(self) -> Communicator:
+    def _joined(self, seconds: float) -> Communicator:
         if self.communicator is None:
-            self.communicator = self._make(self._check_goes_on)
+            try:
+                self.communicator = self._make(self._check_goes_on, seconds)
+            except CollectiveTimeoutError as error:
+                if not self._op:
+                    raise
+                raise self._first_is_late(seconds) from error
             self._stream = Stream(self.communicator.device_index, nonblocking=True)
         return self.communicator
+
+    def _first_is_late(self, seconds: float) -> CollectiveTimeoutError:
+        """Return the error of a first transfer, for which the other rank has not joined."""
+        own, other, its = (0, 1, "recv") if self._op == "send" else (1, 0, "send")
+        return CollectiveTimeoutError(
+            f"rank {own}: {self._op} number 1 did not complete within {seconds:g} s; waiting for rank {other} to call "
+            f"{its}",
+            waiting_for=[other],
+            op=self._op,
+            seq=1,
+            rank=own,
+            status=8,
+            status_name="ncclTimeout",
+            library="rccl",
+        )
 
     def _carry_out(self, job: Job, seconds: float, in_own_stream: bool) -> None:
         with self._running:
             self._check_goes_on()
             self._begun, self._seconds = self._begun + 1, seconds
             try:
-                comm = self._joined()
-                job(comm, {"timeout_s": seconds, "stream": self._stream if in_own_stream else None})
+                deadline = None if self.communicator is not None else monotonic() + seconds
+                comm = self._joined(seconds)
+                left = seconds if deadline is None else max(deadline - monotonic(), 0.001)
+                job(comm, {"timeout_s": left, "stream": self._stream if in_own_stream else None})
             except RocpyError as error:
                 self._rename_ranks(error)
                 raise
@@ -320,16 +354,21 @@ class Lane:
 
     def _serve(self) -> None:
         while (entry := self._jobs.get()) is not None:
-            job, work, seconds, in_own_stream, is_inference = entry
-            try:
-                with inference_mode(is_inference):
-                    self._carry_out(job, seconds, in_own_stream)
-            except BaseException as error:  # noqa: BLE001  (raised to whoever waits for the work)
-                work.finish(error)
-            else:
-                work.finish()
+            self._serve_one(*entry)
+            entry = None  # an idle lane keeps nobody's tensors
             with self._counting:
                 self._waiting -= 1
+
+    def _serve_one(self, job: Job, work: LaneWork, seconds: float, in_own_stream: bool, is_inference: bool) -> None:
+        try:
+            with inference_mode(is_inference):
+                self._carry_out(job, seconds, in_own_stream)
+        except BaseException as error:  # noqa: BLE001  (raised to whoever waits for the work)
+            work.finish(error)
+        else:
+            work.finish()
+        finally:
+            del work  # which has the error, whose traceback has this frame
 
     def close(self, timeout_s: float) -> None:
         """Let the jobs end, then finalize the communicator; raises what that comes to."""
