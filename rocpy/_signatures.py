@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Never
 
-__all__ = ["CREATED_BY_METHODS", "public_names", "signature_like"]
+__all__ = ["CREATED_BY_METHODS", "public_names", "refuse_construction", "signature_like"]
 
 
 def signature_like(function: Callable[..., Any]) -> inspect.Signature:
@@ -17,6 +17,19 @@ def signature_like(function: Callable[..., Any]) -> inspect.Signature:
 
 # Of a class that is made by class methods, or by methods of another class, alone.
 CREATED_BY_METHODS = inspect.Signature()
+
+
+def refuse_construction(name: str, methods: str) -> Never:
+    """Raise the error of such a class's constructor, whose objects could not be used.
+
+    Parameters
+    ----------
+    name
+        Of the class.
+    methods
+        What creates one.
+    """
+    raise TypeError(f"{name}() creates nothing that can be used; create one with {methods}")
 
 
 def public_names(namespace: dict[str, Any], *others: str) -> Callable[[], list[str]]:

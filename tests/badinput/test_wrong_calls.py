@@ -32,6 +32,7 @@ NAMES: dict[str, object] = {
     "B": np.ones((5, 6), F32),
     "C": np.ones((4, 6), F32),
     "BIAS": np.ones(6, F32),
+    "INFO": rocpy.blaslt.OperandInfo.dense((4, 4), "float32"),
     "A3": np.ones((2, 4, 5), F32),
     "B3T": np.ones((2, 6, 5), F32),
     "COLUMN": np.ones((4, 3), F32)[:, :1],
@@ -46,6 +47,9 @@ EPILOGUES = [
     ("matmul(A, B, epilogue='gelu_bais', bias=BIAS)", InvalidProblemError, "'gelu_bais'; did you mean 'gelu_bias'?"),
     ("matmul(A, B, epilogue='RELU')", InvalidProblemError, "did you mean 'relu'?"),
     ("matmul(A, B, epilogue='gelu-erf')", InvalidProblemError, "did you mean 'gelu_erf'?"),
+    ("matmul(A, B, epilogue='gelu_tanh')", InvalidProblemError, "did you mean 'gelu'?"),
+    ("matmul(A, B, epilogue='gelu_none')", InvalidProblemError, "did you mean 'gelu_erf'?"),
+    ("matmul(A, B, epilogue='elu')", InvalidProblemError, "no epilogue 'elu'; names"),
     ("matmul(A, B, epilogue='softmax')", InvalidProblemError, "no epilogue 'softmax'", "names: default, bias"),
     ("matmul(A, B, epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
     ("matmul(A, B, epilogue=np.tanh)", InvalidProblemError, "tanh is a plain function", "@rocpy.epilogue"),
@@ -95,6 +99,36 @@ EPILOGUES = [
     ("rocpy.epilogue(3)", (RocpyError, TypeError), "function"),
     ("rocpy.epilogue(lambda x: x if x > 0 else -x)", RocpyError, "where"),
 ]
+# What is not an array, a case, a record or an operand's description at all.
+OBJECTS = [
+    (
+        "Weight.from_linear(B)",
+        InvalidOperandError,
+        "module: got ndarray",
+        "torch.nn.Linear",
+        "Weight(array, layout='nk')",
+    ),
+    ("Weight.from_linear(None)", InvalidOperandError, "module: got NoneType"),
+    ("rocpy.epilogues.interleave([1.0], [2.0])", InvalidOperandError, "gate: got list", "an array"),
+    ("rocpy.epilogues.interleave(BIAS, None)", InvalidOperandError, "up: got NoneType"),
+    ("rocpy.tuning.export_json(None)", InvalidOperandError, "records: got NoneType", "rocpy.tuning.Record"),
+    ("rocpy.tuning.export_tunableop(3)", InvalidOperandError, "records: got int"),
+    ("rocpy.tuning.export_hipblaslt(3)", InvalidOperandError, "records: got int"),
+    ("rocpy.testing.run_case(None)", InvalidOperandError, "case: got NoneType", "rocpy.testing.Case"),
+    ("rocpy.testing.make_operands(A)", InvalidOperandError, "case: got ndarray"),
+    ("rocpy.testing.to_json([A])", InvalidOperandError, "selection: got ndarray"),
+    ("rocpy.testing.to_json(None)", InvalidOperandError, "selection: got NoneType"),
+    ("rocpy.testing.bounds(A, 'float32')", InvalidOperandError, "expected: got ndarray", "evaluate"),
+    ("rocpy.testing.select(3)", InvalidProblemError, "tier: got 3", "'quick', 'full', 'slow'"),
+    ("rocpy.testing.select('quik')", InvalidProblemError, "did you mean 'quick'?"),
+    ("rocpy.testing.select([])", InvalidProblemError, "tier: got []"),
+    ("rocpy.testing.Case.from_dict(None)", InvalidProblemError, "a dict, not NoneType"),
+    ("rocpy.testing.Case.from_dict({'epilog': 'relu'})", InvalidProblemError, "epilog", "did you mean 'epilogue'?"),
+    ("rocpy.blaslt.Problem.make(A, None)", InvalidOperandError, "a: got ndarray", "rocpy.blaslt.OperandInfo"),
+    ("rocpy.blaslt.Problem.make(INFO, INFO, bias=3)", InvalidOperandError, "bias: got int"),
+    ("rocpy.blaslt.Problem.make(INFO, INFO, epilogue='rleu')", InvalidProblemError, "did you mean 'relu'?"),
+    ("rocpy.blaslt.Problem.make(INFO, INFO, epilogue='clamp', clamp=3)", InvalidProblemError, "clamp: got 3"),
+]
 KEYWORDS = [
     ("matmul(A, B, epilog='relu')", TypeError, "matmul() got", "'epilog'. Did you mean 'epilogue'?"),
     ("matmul(A, B, biases=BIAS)", TypeError, "Did you mean 'bias'?"),
@@ -119,6 +153,12 @@ KEYWORDS = [
     ("rocpy.quantize(A, dim=0)", TypeError, "Did you mean 'axis'?"),
     ("rocpy.Stream(priorty=0)", TypeError, "Stream() got", "Did you mean 'priority'?"),
     ("rocpy.Event(timings=True)", TypeError, "Event() got", "Did you mean 'timing'?"),
+    ("rocpy.Module('kernels.co')", TypeError, "Module()", "create one with Module.from_code"),
+    ("rocpy.runtime.Kernel('k')", TypeError, "Kernel()", "Module.kernel"),
+    ("rccl.Communicator(2, 0, bytes(128))", TypeError, "Communicator()", "create one with init, init_all"),
+    ("rccl.Communicator()", TypeError, "Communicator()", "from_torch"),
+    ("rccl.Window(A)", TypeError, "Window()", "Communicator.window"),
+    ("rccl.PreMulSum(2.0)", TypeError, "PreMulSum()", "Communicator.premul_sum"),
     ("rocpy.Buffer(16, dtyp='int8')", TypeError, "Did you mean 'dtype'?"),
     ("rccl.Communicator.init(1, 0, rccl.UniqueId.make(), timeout=3)", TypeError, "Did you mean 'timeout_s'?"),
     ("rccl.Communicator.init_all(1, timout_s=3)", TypeError, "Did you mean 'timeout_s'?"),
@@ -246,7 +286,7 @@ def check(call, error, parts, names):
         assert part in text, f"{part!r} is not in: {text}"
 
 
-CALLS = [*EPILOGUES, *KEYWORDS, *OPTIONS, *DTYPES, *SHAPES, *STREAMS_AND_ALGORITHMS, *COLLECTIVES]
+CALLS = [*OBJECTS, *EPILOGUES, *KEYWORDS, *OPTIONS, *DTYPES, *SHAPES, *STREAMS_AND_ALGORITHMS, *COLLECTIVES]
 
 
 @pytest.mark.parametrize(("call", "error", "parts"), [(row[0], row[1], row[2:]) for row in CALLS], ids=lambda x: x)

@@ -188,3 +188,60 @@ def test_tensors_of_types_that_rccl_lacks(comm):
 
     with pytest.raises(rocpy.InvalidOperandError, match=r"x: RCCL has no collectives of torch\.bool"):
         comm.broadcast(torch.ones(3, dtype=torch.bool))
+
+
+def close(*comms):
+    for comm in comms:
+        comm.abort()
+    return len(comms)
+
+
+# What takes an integer, one that it takes, and the argument's name in errors.
+INTEGERS = {
+    "init_all": (lambda x, comm: close(*rccl.Communicator.init_all(x)), 1, "devices"),
+    "a device": (lambda x, comm: close(*rccl.Communicator.init_all([x])), 0, "devices"),
+    "color": (lambda x, comm: close(comm.split(x)), 3, "color"),
+    "key": (lambda x, comm: close(comm.split(0, x)), -3, "key"),
+    "grow": (lambda x, comm: comm.grow(x, comm.growth_id(), timeout_s=0.01), 2, "nranks"),
+    "error_string": (lambda x, comm: rccl.error_string(x), 0, "code"),
+    "peers": (lambda x, comm: comm.wait_signal(x, timeout_s=0.01), 0, "peer"),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("kind", [np.int16, np.int64, np.array])
+def test_integers_of_any_type(comm, name, kind):
+    require_calls("ncclCommGrow", "ncclWaitSignal")
+    use, number, _ = INTEGERS[name]
+    if name in ("grow", "peers"):
+        with pytest.raises(rccl.CollectiveTimeoutError):
+            use(kind(number), comm)
+        comm.abort()
+    else:
+        use(kind(number), comm)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("wrong", [2.5, "a 2", np.float32(1), [None]], ids=repr)
+def test_what_is_no_integer(comm, name, wrong):
+    require_calls("ncclCommGrow", "ncclWaitSignal")
+    use, _, argument = INTEGERS[name]
+    with pytest.raises(rccl.InvalidArgumentError, match=f"^{argument}s?: got"):
+        use(wrong, comm)
+
+
+@pytest.mark.parametrize("devices", [np.arange(2), range(2), [rocpy.Device(0), 1], (np.int64(1), 0), np.int64(2)])
+def test_devices_of_any_type(devices):
+    assert close(*rccl.Communicator.init_all(devices)) == 2
+
+
+@pytest.mark.parametrize("devices", [True, [], (), [True], 0, -1, "2", 2.0, [[0]]])
+def test_what_are_no_devices(devices):
+    with pytest.raises(rccl.InvalidArgumentError, match="^devices: got .*expected"):
+        rccl.Communicator.init_all(devices)
+
+
+@pytest.mark.torch
+def test_devices_as_a_tensor(torch):
+    assert close(*rccl.Communicator.init_all(torch.tensor(2))) == 2
+    assert close(*rccl.Communicator.init_all(torch.arange(1))) == 1

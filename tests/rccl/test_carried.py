@@ -230,3 +230,14 @@ def test_what_a_transport_raises_is_named(name):
     with pytest.raises(rccl.RcclSystemError, match=f"{name} number 1 failed: threads: connection closed") as error:
         getattr(comm, name)(*arguments)
     assert (error.value.op, error.value.seq) == (name, 1)
+
+
+@pytest.mark.parametrize("argument", [{"block": False}, {"stream": 1}, {"bias": np.ones(2)}], ids=str)
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast", "all_gather"])
+def test_arguments_that_only_rccl_can_follow(name, argument):
+    comm = CarriedCommunicator(ThreadCarrier(defaultdict(deque), 0, 1), 5.0, "")
+    with pytest.raises(rocpy.UnsupportedError, match=f"^{name}: {next(iter(argument))}=.*threads carries"):
+        getattr(comm, name)(np.ones(2), **argument)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'blok'"):
+        getattr(comm, name)(np.ones(2), blok=True)
+    assert getattr(comm, name)(np.ones(2), block=True, stream=None).tolist() == [1.0, 1.0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from rocpy import rccl
+from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.compat.nccl._collectives import Collectives
 from rocpy.compat.nccl._config import NCCLConfig
@@ -99,7 +100,7 @@ class Communicator(Collectives):
     @translated
     def init_all(cls, devices: int | Sequence[int] | None = None) -> list[Communicator]:
         """Create one communicator for each of several devices of this process."""
-        if devices is not None and not isinstance(devices, int | Sequence):
+        if devices is not None and integer_of(devices) is None and not isinstance(devices, Sequence):
             raise TypeError(f"devices: got {type(devices).__name__}, expected a number, a sequence of numbers, or None")
         if devices is not None and not devices:
             return []

@@ -8,7 +8,7 @@ import operator
 import warnings
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, overload
 
 import numpy as np
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeVar
 
+    from typing_extensions import Unpack
+
     from rocpy.rccl.carriers.carrier import Carrier
     from rocpy.rccl.model.operators import ReduceOp
     from rocpy.typing import ArrayLike
@@ -43,6 +45,17 @@ if TYPE_CHECKING:
     _Array = TypeVar("_Array", bound=ArrayLike)
 
 __all__ = ["CarriedCommunicator", "carried_communicator"]
+
+
+class _RcclArguments(TypedDict, total=False):
+    """Arguments of a Communicator's calls that only RCCL can follow: their defaults are accepted."""
+
+    bias: None
+    stream: None
+    block: Literal[True]
+
+
+_DEFAULTS = {"bias": None, "stream": None, "block": True}
 
 
 @dataclass(frozen=True)
@@ -107,8 +120,25 @@ class CarriedCommunicator:
             raise ClosedError("this Communicator has been closed")
 
     @default_arithmetic
-    def _run(self, name: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
+    def _run(
+        self,
+        name: str,
+        x: ArrayLike | None,
+        out: Any,
+        op: str,
+        root: int | None,
+        timeout_s: float | None,
+        others: _RcclArguments,
+    ) -> Any:
         self._check_open()
+        for argument, value in others.items():
+            if argument not in _DEFAULTS:
+                raise TypeError(f"{name}() got an unexpected keyword argument {argument!r}")
+            if value is not _DEFAULTS[argument]:
+                raise UnsupportedError(
+                    f"{name}: {argument}={value!r}: {self.transport} carries this communicator, and only RCCL's calls "
+                    f"take this argument"
+                )
         seconds = self.timeout_s if timeout_s is None else check_seconds(timeout_s)
         if not isinstance(op, str) or op not in OPERATORS:
             expected = f"expected one of {', '.join(OPERATORS)}{did_you_mean(op, OPERATORS)}"
@@ -199,10 +229,16 @@ class CarriedCommunicator:
             sleep(0 if turn < 200 else 0.0002)
 
     def all_reduce(
-        self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+        self,
+        x: _Array,
+        *,
+        op: ReduceOp = "sum",
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array:
         """Combine the inputs of all ranks; every rank receives the result."""
-        result: _Array = self._run("all_reduce", x, out, op, None, timeout_s)
+        result: _Array = self._run("all_reduce", x, out, op, None, timeout_s, others)
         return result
 
     def reduce(
@@ -213,48 +249,95 @@ class CarriedCommunicator:
         op: ReduceOp = "sum",
         out: ArrayLike | None = None,
         timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array | None:
         """Combine the inputs of all ranks on one of them."""
-        result: _Array | None = self._run("reduce", x, out, op, root, timeout_s)
+        result: _Array | None = self._run("reduce", x, out, op, root, timeout_s, others)
         return result
 
     def reduce_scatter(
-        self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+        self,
+        x: _Array,
+        *,
+        op: ReduceOp = "sum",
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array:
         """Combine the inputs of all ranks; each rank receives one part, split along the first axis."""
-        result: _Array = self._run("reduce_scatter", x, out, op, None, timeout_s)
+        result: _Array = self._run("reduce_scatter", x, out, op, None, timeout_s, others)
         return result
 
     def broadcast(
-        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+        self,
+        x: _Array,
+        *,
+        root: int = 0,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array:
         """Send one rank's array to all ranks."""
-        result: _Array = self._run("broadcast", x, out, "sum", root, timeout_s)
+        result: _Array = self._run("broadcast", x, out, "sum", root, timeout_s, others)
         return result
 
-    def all_gather(self, x: _Array, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> _Array:
+    def all_gather(
+        self,
+        x: _Array,
+        *,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
+    ) -> _Array:
         """Stack the arrays of all ranks along the first axis."""
-        result: _Array = self._run("all_gather", x, out, "sum", None, timeout_s)
+        result: _Array = self._run("all_gather", x, out, "sum", None, timeout_s, others)
         return result
 
-    def all_to_all(self, x: _Array, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> _Array:
+    def all_to_all(
+        self,
+        x: _Array,
+        *,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
+    ) -> _Array:
         """Exchange parts: rank r receives the r-th part of every rank."""
-        result: _Array = self._run("all_to_all", x, out, "sum", None, timeout_s)
+        result: _Array = self._run("all_to_all", x, out, "sum", None, timeout_s, others)
         return result
 
     def gather(
-        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+        self,
+        x: _Array,
+        *,
+        root: int = 0,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array | None:
         """Stack the arrays of all ranks on one of them."""
-        result: _Array | None = self._run("gather", x, out, "sum", root, timeout_s)
+        result: _Array | None = self._run("gather", x, out, "sum", root, timeout_s, others)
         return result
 
     @overload
     def scatter(
-        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+        self,
+        x: _Array,
+        *,
+        root: int = 0,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> _Array: ...
     @overload
-    def scatter(self, x: None = None, *, root: int = 0, out: _Array, timeout_s: float | None = None) -> _Array: ...
+    def scatter(
+        self,
+        x: None = None,
+        *,
+        root: int = 0,
+        out: _Array,
+        timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
+    ) -> _Array: ...
     def scatter(
         self,
         x: ArrayLike | None = None,
@@ -262,17 +345,20 @@ class CarriedCommunicator:
         root: int = 0,
         out: ArrayLike | None = None,
         timeout_s: float | None = None,
+        **others: Unpack[_RcclArguments],
     ) -> Any:
         """Send each rank one part of one rank's array."""
-        return self._run("scatter", x, out, "sum", root, timeout_s)
+        return self._run("scatter", x, out, "sum", root, timeout_s, others)
 
-    def send(self, x: ArrayLike, peer: int, *, timeout_s: float | None = None) -> None:
+    def send(
+        self, x: ArrayLike, peer: int, *, timeout_s: float | None = None, **others: Unpack[_RcclArguments]
+    ) -> None:
         """Send an array to another rank."""
-        self._run("send", x, None, "sum", peer, timeout_s)
+        self._run("send", x, None, "sum", peer, timeout_s, others)
 
-    def recv(self, x: _Array, peer: int, *, timeout_s: float | None = None) -> _Array:
+    def recv(self, x: _Array, peer: int, *, timeout_s: float | None = None, **others: Unpack[_RcclArguments]) -> _Array:
         """Receive an array from another rank."""
-        result: _Array = self._run("recv", x, None, "sum", peer, timeout_s)
+        result: _Array = self._run("recv", x, None, "sum", peer, timeout_s, others)
         return result
 
     def barrier(self, *, timeout_s: float | None = None) -> None:

@@ -62,10 +62,10 @@ cdef class Call:
     cdef int shown_kind(self)
     # The state of the group that it was called in; None: there was none.
     cdef readonly object group
-    # When it was called, and its number among those of this rank that take a stream; 0 where the platform's may differ.
+    # When it was called, and its number among those of this rank that take a stream.
     cdef double when
     cdef uint64_t number
-    # Whether the platform tells when it ended, and whether it refused the call.
+    # Whether the platform tells by that number when it ended, and whether it refused the call.
     cdef bint is_timed, is_refused
     # The point of its stream behind it, once that was asked for; and whether it is known to be done.
     cdef Mark end
@@ -92,6 +92,10 @@ cdef int state_of(Call call) noexcept nogil
 # What a call that its stream has came to, whatever was given to the stream later, on the thread's current device: 0, RCCL's code, NOT_DONE, or STREAM_FAILED, which a captured
 # stream seems to have.
 cdef int outcome_of(Call call) noexcept nogil
+# Whether the platform says that it has completed, whatever the communicator came to since.
+cdef bint is_complete(Call call) noexcept nogil
+# Whether the platform ends it by then, by the call's own deadline: that begins with the operation.
+cdef bint ends_by(Call call, double limit) noexcept nogil
 ctypedef int (*Look)(Call) noexcept nogil
 # Look until it is done, or failed; NOT_DONE where neither came within the time.
 cdef int wait_for(Call call, Look look, object deadline) except? -1

@@ -118,10 +118,22 @@ cdef bint is_refusal(Call call, int code) noexcept nogil:
     return code == 0 or code == NOT_DONE
 
 
+cdef bint is_complete(Call call) noexcept nogil:
+    cdef uint64_t begin = 0, end = 0
+    return call.is_timed and abi.slot_rocpyExtCommTimes(call.comm, call.number, &begin, &end) == abi.ncclSuccess and end != 0
+
+
+cdef bint ends_by(Call call, double limit) noexcept nogil:
+    cdef uint64_t begin = 0, end = 0
+    if not call.is_limited or not call.is_timed:
+        return call.is_limited
+    abi.slot_rocpyExtCommTimes(call.comm, call.number, &begin, &end)
+    return begin != 0 and begin * 1e-9 + call.seconds < limit
+
+
 cdef int outcome_of(Call call) noexcept nogil:
     # In this order: the operation's last deed before its stream went on may have been to fail.
     cdef int query = -1, state
-    cdef uint64_t begin = 0, end = 0
     if call.end_event != NULL:
         query = <int>abi.slot_hipEventQuery(call.end_event)
     if query != 0 and query != NOT_READY:  # there is no event, or it was recorded by a capture
@@ -129,11 +141,13 @@ cdef int outcome_of(Call call) noexcept nogil:
     if query == NOT_READY:
         abi.slot_hipGetLastError()
         # The calls of a group are one operation of the stream, and the event is behind all of them.
-        if call.is_timed and abi.slot_rocpyExtCommTimes(call.comm, call.number, &begin, &end) == abi.ncclSuccess and end != 0:
-            query = 0
+        if call.end_event != NULL and is_complete(call):
+            return 0
     state = state_of(call)
-    if state != 0 or query == 0:
-        return state
+    if state != 0:
+        return 0 if is_complete(call) else state  # a later call may have failed
+    if query == 0:
+        return 0
     return NOT_DONE if query == NOT_READY else STREAM_FAILED
 
 

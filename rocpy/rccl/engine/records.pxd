@@ -9,7 +9,7 @@ cdef enum:
     TRACE_LENGTH = 256
 
 
-# A call, as the trace has it. `number`: among those that the platform took, or 0.
+# A call, as the trace has it. `number`: among those that the platform took, or 0 where that may differ.
 cdef struct Record:
     uint64_t seq, number
     size_t count
@@ -21,9 +21,8 @@ cdef class Records:
     cdef Record ring[TRACE_LENGTH]
     cdef uint64_t noted
     # How many collectives there were, how many calls between two ranks, and how many of either that take a stream: as the
-    # platform counts them. Whether it is sure to have the last as well.
+    # platform counts them.
     cdef uint64_t collectives, transfers, numbered
-    cdef bint is_aligned
     # Number a call that goes to the platform, and list it.
     cdef int begin(self, Call call) except -1
     # The same for one that takes no stream.
@@ -32,7 +31,7 @@ cdef class Records:
         self, uint64_t seq, int kind, int type, size_t count, int op, int rank_argument, double when, uint64_t number
     ) noexcept
     # Take the last call back: the platform refused it.
-    cdef void refuse(self, Call call, bint is_grouped) noexcept
+    cdef void refuse(self, Call call) noexcept
     # Take the last call back: the platform took it, and refused its group.
     cdef void withdraw(self, Call call) noexcept
     cdef list rows(self)

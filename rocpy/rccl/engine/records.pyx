@@ -12,9 +12,6 @@ cdef bint is_collective(Call call):
 cdef class Records:
     """The last calls, in a ring."""
 
-    def __cinit__(self):
-        self.is_aligned = True
-
     cdef int begin(self, Call call) except -1:
         cdef int kind = call.shown_kind()
         if is_collective(call):
@@ -24,8 +21,10 @@ cdef class Records:
             self.transfers += 1
             call.seq = self.transfers
         self.numbered += 1
-        call.number = self.numbered if self.is_aligned else 0
-        self.add(call.seq, kind, call.type, call.count, call.op, call.rank_argument, call.when, call.number)
+        call.number = self.numbered
+        self.add(
+            call.seq, kind, call.type, call.count, call.op, call.rank_argument, call.when, call.number if call.is_timed else 0
+        )
         return 0
 
     cdef void begin_alone(self, int kind) noexcept:
@@ -40,9 +39,7 @@ cdef class Records:
         record.op, record.rank_argument, record.when, record.number = op, rank_argument, when, number
         self.noted += 1
 
-    cdef void refuse(self, Call call, bint is_grouped) noexcept:
-        # Outside a group the platform may have numbered it before it refused it: nobody can tell.
-        self.is_aligned = self.is_aligned and is_grouped
+    cdef void refuse(self, Call call) noexcept:
         self.numbered -= 1
         self.withdraw(call)
 

@@ -5,7 +5,7 @@ from time import monotonic
 
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
-from rocpy.rccl.model.arguments import unique_id_bytes
+from rocpy.rccl.model.arguments import integer_in, unique_id_bytes
 from rocpy.rccl.handles.joining import finish_init
 from rocpy.rccl.model.failures import error_of, timeout_error
 
@@ -33,7 +33,7 @@ cdef int judge(Handle self, int code, str op) except -1:
         return 0
     raise_pending()
     self.check()  # another thread may have aborted it
-    raise error_of(code, op=op, seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+    raise self.failure_of(code, op, None)
 
 
 cdef int await_communicator(Handle self, int code, str op, double seconds) except -1:
@@ -109,8 +109,7 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
     cdef double seconds = self.seconds_of(timeout_s)
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommGrow")
-    if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
-        raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the current {self.nranks}")
+    c_nranks = integer_in("nranks", nranks, self.nranks + 1, 2**31 - 1, f"more than the current {self.nranks}, as an integer")
     if unique_id is not None:
         raw = unique_id_bytes(unique_id)
         memcpy(&ident, &raw[0], sizeof(ident))
@@ -118,7 +117,6 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
     child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.records.begin_alone(grow)
-    c_nranks = nranks
     with nogil:
         code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, id_pointer, -1, &child.comm, &config)
     judge(self, code, "grow")
@@ -246,7 +244,7 @@ def finish_finalize(Handle self not None):
             pause(turn)
     if code != 0:
         raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
-    self.closed = True
+    self.closed = self.is_finalized = True
     self.remember("finalized")
     with nogil:
         code = <int>abi.slot_ncclCommDestroy(self.comm)

@@ -35,6 +35,9 @@ cdef class Handle:
     # What was known at its end; None before.
     cdef str last_status
     cdef list last_calls
+    # Whether all calls had completed by then, or else which of the last ones, by the platform's numbers.
+    cdef bint is_finalized
+    cdef set completed
     cdef object __weakref__
     cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1
@@ -56,6 +59,9 @@ cdef class Handle:
     cdef object await_end(self, Call call, double seconds, double limit, bint is_blocking)
     cdef int stop(self, tuple late) except -1
     cdef object failure(self, int code, Call call)
+    # The same where no call of a stream failed: `seq` may be None.
+    cdef object failure_of(self, int code, str op, object seq)
+    cdef bint has_completed(self, Call call) except -1
     cdef object mark(self, Call call)
     cdef int raise_interrupt(self) except -1
     cdef int remember(self, str state) except -1

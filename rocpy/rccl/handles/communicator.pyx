@@ -6,7 +6,7 @@ import json
 import warnings
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import CREATED_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, RocpyWarning
 from rocpy.platform import current as current_platform
@@ -25,7 +25,7 @@ from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, hold_until, mark_stream, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
+from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, ends_by, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
@@ -39,6 +39,9 @@ cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: created by `Communicator.premul_sum`."""
 
     __signature__ = CREATED_BY_METHODS
+
+    def __init__(self, *_, **__):
+        refuse_construction("PreMulSum", "Communicator.premul_sum")
 
     @property
     def handle(self):
@@ -60,7 +63,8 @@ cdef class PreMulSum:
         refuse_pickling(self, "call premul_sum() of the other process's communicator")
 
     def __del__(self):
-        self._release()
+        if self.is_open:
+            self._release()
 
     def __repr__(self):
         return f"rocpy.rccl.PreMulSum(rank={self.owner.rank}, {'open' if self.is_open else 'closed'})"
@@ -74,6 +78,7 @@ cdef class Handle:
         self.closed = True
         self.records = Records()
         self.dropped = []
+        self.completed = set()
 
     def __dealloc__(self):
         if not self.closed and self.forks == _device.forks:  # Ctrl-C came in its destructor
@@ -233,8 +238,8 @@ cdef class Handle:
         cdef int code, previous
         cdef bint is_refused, is_grouped = call.group is not None
         cdef const char* text = NULL
+        call.is_timed = self.has_times and not self.is_lent
         self.records.begin(call)
-        call.is_timed = is_grouped and self.has_times and call.number != 0 and not self.is_lent
         release_finished()  # before this call, for which memory that is freed would wait too
         self.set_patience(seconds)
         call.is_limited = self.has_patience and seconds != 0
@@ -243,7 +248,7 @@ cdef class Handle:
                 text = call.description
             code = abi.rocpyExtCommDescribe(self.comm, text)
             if code != 0:  # the text is too long to be compared
-                self.records.refuse(call, True)
+                self.records.refuse(call)
                 return code
             self.described = call.description
         call.remote_wait = begin_remote_wait(self.device_index)
@@ -270,7 +275,7 @@ cdef class Handle:
         if code != NOT_DONE:
             call.remote_wait = None
         if is_refused:
-            self.records.refuse(call, is_grouped)
+            self.records.refuse(call)
         return code
 
     cdef int await_launch(self, Call call) except -100:
@@ -291,13 +296,14 @@ cdef class Handle:
 
     cdef object await_end(self, Call call, double seconds, double limit, bint is_blocking):
         cdef int code = 0
-        if call.is_limited:  # the platform keeps the deadline, and says more than this process can: it goes first
-            limit += 0.4
         try:
             if not call.is_done:
                 if call.end is None:
                     call.set_end(mark_stream(call.stream, call.device))
                 code = wait_for(call, outcome_of, limit)
+                # The platform says more than this process can: where it keeps the same deadline, it goes first.
+                if code == NOT_DONE and ends_by(call, limit + 0.1):
+                    code = wait_for(call, outcome_of, limit + 0.4)
         except BaseException:
             self.abort()  # the call is not to write its result later
             raise
@@ -330,11 +336,14 @@ cdef class Handle:
         return 0
 
     cdef object failure(self, int code, Call call):
+        return self.failure_of(code, call.op_name, call.seq)
+
+    cdef object failure_of(self, int code, str op, object seq):
         if self.closed:
-            return ClosedError(f"rank {self.rank}: {call.op_name} was aborted: abort() was called while it ran")
-        if self.late is not None:
+            return ClosedError(f"rank {self.rank}: {op} was aborted: abort() was called while it ran")
+        if self.late is not None and code == <int>abi.ncclInvalidUsage:  # as a revoked one answers
             return timeout_error(*self.late)
-        return error_of(code, op=call.op_name, seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
+        return error_of(code, op=op, seq=seq, rank=self.rank, text=last_text(self.comm), status=self.status())
 
     cdef object mark(self, Call call):
         """Keep what the call uses until its stream is through with it."""
@@ -357,24 +366,33 @@ cdef class Handle:
 
     def await_call(self, Call call not None, timeout_s):
         """Wait for a call that was launched; expiry and failures raise. For `Work`."""
-        cdef double seconds
-        self.check()
-        seconds = self.seconds_of(call.timeout_s if timeout_s is None else timeout_s)
+        cdef double seconds = self.seconds_of(call.timeout_s if timeout_s is None else timeout_s)
+        if not self.has_completed(call):
+            self.check()
         self.await_end(call, seconds, now() + seconds, False)
         return call.result
 
     def call_done(self, Call call not None):
         """Whether a call that was launched is done. For `Work`."""
+        if self.has_completed(call):
+            return True
         self.check()
-        code = 0 if call.is_done else wait_for(call, outcome_of, 0.0)
+        code = wait_for(call, outcome_of, 0.0)
         call.is_done = code == 0
         if code not in (0, NOT_DONE):
             raise self.failure(code, call)
         return code == 0
 
+    cdef bint has_completed(self, Call call) except -1:
+        """Whether a call is known to have completed: a communicator that is closed has told so at its end."""
+        if not call.is_done and self.closed:
+            call.is_done = self.is_finalized or (call.is_timed and call.number in self.completed)
+        return call.is_done
+
     cdef int remember(self, str state) except -1:
         """Note what can still be asked for when RCCL's communicator is gone."""
         calls, status = self.calls(), self.status()
+        self.completed = {number for (*_, number), (*_, end) in zip(self.records.rows(), calls) if end != 0}
         if "state" in status:
             status["state"] = state
         self.last_calls, self.last_status = calls, json.dumps(status)
@@ -460,13 +478,18 @@ cdef class Handle:
         """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""
         cdef bytes raw = bytes(scalar_bytes)
         cdef char* at = raw
+        cdef int code
         cdef abi.ncclRedOp_t number
         cdef PreMulSum reduction = PreMulSum.__new__(PreMulSum)
         self.check()
         reduction.type = type_of(hip_type)
         if reduction.type < 0:
             raise InvalidOperandError("dtype: RCCL has no sums of this type")
-        abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>reduction.type, abi.ncclScalarHostImmediate, self.comm)
+        code = <int>abi.slot_ncclRedOpCreatePreMulSum(
+            &number, <void*>at, <abi.ncclDataType_t>reduction.type, abi.ncclScalarHostImmediate, self.comm
+        )
+        if code != 0:
+            raise self.failure_of(code, "premul_sum", None)
         reduction.number, reduction.owner, reduction.is_open = <int>number, self, True
         return reduction
 

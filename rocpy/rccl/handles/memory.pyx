@@ -127,7 +127,7 @@ cdef class Memory:
 cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object owners):
     cdef Registration registration = Registration.__new__(Registration)
     registration.comm, registration.owners = comm, owners
-    abi.ncclCommRegister(comm.comm, data, nbytes, &registration.handle)
+    judge(comm, <int>abi.slot_ncclCommRegister(comm.comm, data, nbytes, &registration.handle), "register_buffer")
     return registration
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
-__all__ = ["check_seconds", "rank_and_size", "row_counts", "settings_of", "unique_id_bytes"]
+__all__ = ["check_seconds", "integer_in", "rank_and_size", "row_counts", "settings_of", "unique_id_bytes"]
 
 
 def check_seconds(timeout_s: Any) -> float:
@@ -34,6 +34,41 @@ def check_seconds(timeout_s: Any) -> float:
         shown = repr(timeout_s) if len(repr(timeout_s)) < 80 else f"{repr(timeout_s)[:40]}..."
         raise InvalidArgumentError(f"timeout_s: got {shown}, expected a positive number of seconds")
     return seconds
+
+
+def integer_in(name: str, value: Any, least: int, most: int, expected: str) -> int:
+    """Return an integer of any kind as Python's own.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    value
+        What was passed.
+    least, most
+        Its limits.
+    expected
+        What errors say of it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is none, or beyond its limits.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from rocpy.rccl.model.arguments import integer_in
+    >>> integer_in("key", numpy.int64(3), 0, 9, "a digit")
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number <= most:
+        raise InvalidArgumentError(f"{name}: got {value!r}, expected {expected}")
+    return number
 
 
 def unique_id_bytes(unique_id: Any) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles import memory
+from rocpy.rccl.model.arguments import integer_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +45,7 @@ def error_string(code: int) -> str:
     >>> rccl.error_string(0)
     'no error'
     """
-    if not isinstance(code, int) or not -(2**31) <= code < 2**31:
-        raise InvalidArgumentError(f"code: got {code!r}, expected an ncclResult_t")
-    return library.error_string(code)
+    return library.error_string(integer_in("code", code, -(2**31), 2**31 - 1, "an ncclResult_t"))
 
 
 def last_error() -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.keywords import suggest_keywords
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import CREATED_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
@@ -86,6 +86,9 @@ class Communicator(Joining, Remote, Family):
 
     __signature__ = CREATED_BY_METHODS
 
+    def __init__(self, *_: object, **__: object) -> None:
+        refuse_construction("Communicator", "init, init_all, join_grown, from_env, from_store, from_mpi or from_torch")
+
     @classmethod
     @suggest_keywords
     def init(
@@ -132,7 +135,7 @@ class Communicator(Joining, Remote, Family):
         InvalidUsageError
             Two ranks use one device, or the rank is already in use.
         """
-        communicator = cls()
+        communicator = cls.__new__(cls)
         start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config)
         communicator._join_begun()
         return communicator
@@ -142,14 +145,14 @@ class Communicator(Joining, Remote, Family):
     @classmethod
     @suggest_keywords
     def init_all(
-        cls, devices: int | Sequence[int] | None = None, *, timeout_s: float = 30.0, name: str = ""
+        cls, devices: int | Sequence[int | Device] | None = None, *, timeout_s: float = 30.0, name: str = ""
     ) -> list[Self]:
         """Create one communicator for each of several devices, all in this process.
 
         Parameters
         ----------
         devices
-            Number of devices, or their indices; all devices by default.
+            Number of devices, or a list of devices or their indices; all devices by default.
         timeout_s, name
             As in `init`.
 
@@ -178,7 +181,7 @@ class Communicator(Joining, Remote, Family):
         chosen = bootstrap.chosen_devices(devices, library.device_count())
         unique_id = library.make_unique_id()
         deadline = monotonic() + check_seconds(timeout_s)
-        communicators = [cls() for _ in chosen]
+        communicators = [cls.__new__(cls) for _ in chosen]
         actions = [
             partial(start_init, communicators[rank], len(chosen), rank, unique_id, device, timeout_s, name)
             for rank, device in enumerate(chosen)
@@ -253,8 +256,9 @@ class Communicator(Joining, Remote, Family):
             ``seq`` (its number, as in errors), ``op``, ``dtype`` (ncclDataType_t; ``None`` of ``split``, ``grow`` and
             ``window``), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``, how long ago it was called;
             ``begin_s`` and ``end_s``, when it began and ended, on the clock of `time.monotonic`, which all processes of
-            the machine share, or ``None`` if it has not, or if the platform cannot report it (AMD GPUs; calls that take
-            no stream, and those after one that RCCL refused). A notebook shows the list as a table.
+            the machine share, or ``None`` if it has not, or failed, or if the platform cannot report it (AMD GPUs;
+            calls that take no stream, and those after `handle` was read, through which others may call). A notebook
+            shows the list as a table.
 
         Examples
         --------

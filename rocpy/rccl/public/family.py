@@ -14,7 +14,7 @@ from rocpy.rccl.engine.pending import Step, nothing, run_ends, run_step
 from rocpy.rccl.handles import children
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.status import register
-from rocpy.rccl.model.arguments import check_seconds, unique_id_bytes
+from rocpy.rccl.model.arguments import check_seconds, integer_in, unique_id_bytes
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.unique_id import UniqueId
 
@@ -61,14 +61,12 @@ class Family(Collectives):
         Communicator or None
             The communicator of this rank's part. In a `group` it can be used after the group has ended.
         """
-        if color is not None and (not isinstance(color, int) or not 0 <= color < 2**31):
-            raise InvalidArgumentError(f"color: got {color!r}, expected a number from 0 to 2**31 - 1, or None")
-        if not isinstance(key, int) or not -(2**31) <= key < 2**31:
-            raise InvalidArgumentError(f"key: got {key!r}, expected a 32-bit integer")
-        child = type(self)()
+        most = 2**31 - 1
+        number = -1 if color is None else integer_in("color", color, 0, most, "a number from 0 to 2**31 - 1, or None")
+        order = integer_in("key", key, -(2**31), most, "a 32-bit integer")
+        child = type(self).__new__(type(self))
         finish = partial(self._adopt_child, child, timeout_s, "split")
-        number = -1 if color is None else color
-        start = partial(children.start_split, self, child, number, key, timeout_s, config, name)
+        start = partial(children.start_split, self, child, number, order, timeout_s, config, name)
         run_step(Step(self, start, finish, child.abort))
         return None if color is None else child
 
@@ -101,7 +99,7 @@ class Family(Collectives):
         """
         if not isinstance(exclude_ranks, Iterable) or isinstance(exclude_ranks, str | bytes):
             raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")
-        child = type(self)()
+        child = type(self).__new__(type(self))
         start = partial(children.start_shrink, self, child, list(exclude_ranks), abort, timeout_s, config, name)
         run_step(Step(self, start, partial(self._adopt_child, child, timeout_s, "shrink"), child.abort))
         return child
@@ -175,7 +173,7 @@ class Family(Collectives):
                 op="grow",
                 rank=self.rank,
             )
-        child = type(self)()
+        child = type(self).__new__(type(self))
         id_bytes = None if unique_id is None else unique_id_bytes(unique_id)
         children.start_grow(self, child, nranks, id_bytes, timeout_s, config, name)
         self._adopt_child(child, timeout_s, "grow")
@@ -214,7 +212,7 @@ class Family(Collectives):
         CollectiveTimeoutError
             Ranks are missing: ``waiting_for`` names them.
         """
-        communicator = cls()
+        communicator = cls.__new__(cls)
         start_init(communicator, nranks, rank, unique_id, device, timeout_s, name, settings=config, grows=True)
         communicator._join_begun()
         return communicator

@@ -94,7 +94,7 @@ class Joining(Collectives):
             agreement = bootstrap.agree(channel, facts, deadline, library.make_unique_id, bootstrap.introduction())
             if carrier is not None and carrier.wanted == carrier.own:
                 return carrier.make("")
-            communicator = cls()
+            communicator = cls.__new__(cls)
             failure: BaseException | None = None
             try:
                 facts = agreement.facts
@@ -111,13 +111,19 @@ class Joining(Collectives):
             except BaseException:
                 communicator.abort()
                 if failure is not None:
-                    raise failure from None
+                    try:
+                        raise failure from None
+                    finally:
+                        failure = None  # its traceback has this frame
                 raise
         finally:
             channel.close()
         if failure is not None:
             communicator.abort()
-            raise failure
+            try:
+                raise failure
+            finally:
+                failure = None  # its traceback has this frame
         if "failed" in verdict:
             communicator.abort()
             raise RemoteError(

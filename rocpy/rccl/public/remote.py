@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
+from rocpy._integers import integer_of
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.open_group import current_group
@@ -106,7 +107,7 @@ class Remote(Collectives):
         """
         if flags not in _FLAGS:
             raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
-        window = Window()
+        window = Window.__new__(Window)
         window.take(self, array)
         start = partial(window.start, _FLAGS[flags], timeout_s)
         run_step(Step(self, start, partial(window.finish, timeout_s), window._release))
@@ -300,8 +301,9 @@ class Remote(Collectives):
         CollectiveTimeoutError
             Signals have not arrived: ``waiting_for`` names their ranks.
         """
-        if isinstance(peers, int | np.integer):
-            wanted = [(int(peers), 1)]
+        peer = None if getattr(peers, "ndim", 0) else integer_of(peers)
+        if peer is not None:
+            wanted = [(peer, 1)]
         elif hasattr(peers, "items"):
             wanted = list(peers.items())
         elif isinstance(peers, Iterable):

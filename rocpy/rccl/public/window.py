@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import CREATED_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy.errors import ClosedError
 from rocpy.rccl.handles.memory import WindowHandle
 
@@ -38,6 +38,9 @@ class Window(WindowHandle):
     """
 
     __signature__ = CREATED_BY_METHODS
+
+    def __init__(self, *_: object, **__: object) -> None:
+        refuse_construction("Window", "Communicator.window, on every rank")
 
     def peer(self, rank: int) -> Buffer:
         """Return another rank's part as an array that supports DLPack, if this process can access it.

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rocpy._integers import integer_of
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclInternalError
 from rocpy.rccl.engine import library
 from rocpy.rccl.rendezvous.boards import Board, BoardChannel, FolderBoard, MpiBoard
 from rocpy.rccl.rendezvous.channel import LocalChannel
 from rocpy.rccl.rendezvous.envelope import job_key
 from rocpy.rccl.rendezvous.tcp import ClientChannel, ServerChannel
+from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +163,7 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
     )
 
 
-def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]:
+def chosen_devices(devices: int | Sequence[int | Device] | None, there: int) -> list[int]:
     """Return the devices of `init_all`: how many, which, or all.
 
     Raises
@@ -171,24 +173,26 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
     """
     if devices is None:
         return list(range(there))
-    if not isinstance(devices, int | Iterable) or isinstance(devices, str | bytes):
-        raise InvalidArgumentError(f"devices: got {devices!r}, expected their number, or numbers of devices")
-    if isinstance(devices, int):
-        chosen = list(range(devices))
-        if devices < 1:
-            raise InvalidArgumentError(f"devices: got {devices}, expected 1 or more")
+    count = None if getattr(devices, "ndim", 0) else integer_of(devices)  # of torch, a tensor of one element is one too
+    if count is not None and count < 1:
+        raise InvalidArgumentError(f"devices: got {count}, expected 1 or more")
+    if count is not None:
+        indices: Sequence[int | None] = range(count)
+    elif isinstance(devices, Iterable) and not isinstance(devices, str | bytes):
+        indices = [device.index if isinstance(device, Device) else integer_of(device) for device in devices]
     else:
-        chosen = list(devices)
-        if not all(isinstance(device, int) for device in chosen):
-            raise InvalidArgumentError(f"devices: got {devices!r}, expected numbers of devices")
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise InvalidUsageError(f"devices: got {chosen}; each rank needs its own device")
-    if min(chosen) < 0 or max(chosen) >= there:
-        wrong = next(one for one in chosen if not 0 <= one < there)
+        indices = []
+    if not indices or (count is None and None in indices):
+        raise InvalidArgumentError(f"devices: got {devices!r}, expected how many, or at least one device or its index")
+    wrong = next((index for index in indices if not 0 <= (index or 0) < there), None)
+    if wrong is not None:
         raise InvalidUsageError(
-            f"devices: {len(chosen)} ranks need a device each, but there is no device {wrong}: there are {there}; on "
+            f"devices: {len(indices)} ranks need a device each, but there is no device {wrong}: there are {there}; on "
             "the host platform ROCPY_HOST_DEVICES sets their number"
         )
+    chosen = [index for index in indices if index is not None]
+    if len(set(chosen)) != len(chosen):
+        raise InvalidUsageError(f"devices: got {chosen}; each rank needs its own device")
     return chosen
 
 

@@ -3,7 +3,7 @@
 
 from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import CREATED_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.kernels.arguments import check_sizes, extents, pack
 
@@ -46,6 +46,9 @@ cdef class Module(Owner):
 
     def __cinit__(self):
         self.c_module = NULL
+
+    def __init__(self, *_, **__):
+        refuse_construction("Module", "Module.from_code, of a code object's bytes")
 
     @staticmethod
     def from_code(code, *, device=None):
@@ -154,6 +157,9 @@ cdef class Kernel:
     cdef readonly Module module
     cdef readonly str name
     cdef tuple sizes  # of its arguments in bytes; None where the code object does not tell
+
+    def __init__(self, *_, **__):
+        refuse_construction("Kernel", "Module.kernel")
 
     def __reduce__(self):
         refuse_pickling(self, "load its Module in the other process")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A blocking call that was late behind other work never writes its result, and ends its communicator."""
 
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -22,10 +23,12 @@ def begin_and_be_late(comm):
     """Return the result of a call that was late behind one that waits for rank 1."""
     y = np.zeros(4)
     comm.all_gather(X, block=False)
+    begin = time.monotonic()
     with pytest.raises(
         rccl.CollectiveTimeoutError, match=r"number 2 \(behind all_gather number 1\).*rank 1 has made no"
     ):
         comm.all_reduce(X, out=y, timeout_s=0.05)
+    assert time.monotonic() - begin < 0.3
     return y
 
 
@@ -60,6 +63,31 @@ def test_the_rest_is_made_from_it(comms):
     begin_and_be_late(comms[0])
     with comms[0].shrink([1], abort=True) as rest:
         assert rest.all_reduce(X).tolist() == [1.0] * 4
+
+
+def fail(comm):
+    with pytest.raises(rccl.CollectiveTimeoutError):
+        comm.all_reduce(X, timeout_s=0.02)
+
+
+CALLS = {
+    "premul_sum": lambda comm: comm.premul_sum(2.0),
+    "register_buffer": lambda comm: comm.register_buffer(np.ones(4)),
+    "window": lambda comm: comm.window(comm.empty(4, window=True)),
+    "growth_id": lambda comm: comm.growth_id(),
+    "suspend": lambda comm: comm.suspend(),
+    "all_reduce": lambda comm: comm.all_reduce(X),
+}
+
+
+@pytest.mark.parametrize("end", [fail, begin_and_be_late])
+@pytest.mark.parametrize("name", CALLS)
+def test_later_calls_say_why_the_communicator_has_ended(comms, name, end):
+    require_calls()
+    end(comms[0])
+    with pytest.raises(rccl.CollectiveTimeoutError, match="rank 0: all_reduce number") as late:
+        CALLS[name](comms[0])
+    assert (late.value.waiting_for, late.value.op, late.value.rank) == ((1,), "all_reduce", 0)
 
 
 def test_a_work_may_be_waited_for_again(comms):

@@ -55,7 +55,13 @@ def refuse_call(comm):
         comm.all_reduce(X, stream=stream)
 
 
-@pytest.mark.parametrize("interlude", [drop_group, drop_inner_group, refuse_group, refuse_call])
+def refuse_before(comm):
+    """RCCL itself does not look at the stream."""
+    with pytest.raises(rccl.InvalidUsageError):
+        comm.send(X, comm.rank)
+
+
+@pytest.mark.parametrize("interlude", [drop_group, drop_inner_group, refuse_group, refuse_call, refuse_before])
 def test_calls_that_were_not_launched_have_no_number(comms, interlude):
     interlude(comms[0])
     works = reduce_on(comms)
@@ -64,10 +70,9 @@ def test_calls_that_were_not_launched_have_no_number(comms, interlude):
     late = comms[0].all_reduce(X, block=False)
     with pytest.raises(rccl.CollectiveTimeoutError, match="rank 0: all_reduce number 2 .*finished all_reduce number 1"):
         late.wait()
-    assert [(call["seq"], call["op"], call["end_s"] is None) for call in comms[0].trace()[-1:]] == [
-        (2, "all_reduce", True)
-    ]
-    assert [call["seq"] for call in comms[0].trace()] == [1, 2]
+    trace = comms[0].trace()
+    assert [(call["seq"], call["op"]) for call in trace] == [(1, "all_reduce"), (2, "all_reduce")]
+    assert [(call["begin_s"] is None, call["end_s"] is None) for call in trace] == [(False, False), (False, True)]
     assert comms[0].seq == 2
 
 

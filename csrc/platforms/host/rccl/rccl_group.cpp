@@ -290,7 +290,10 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
   }
   Unit unit{communicator, {}};
   const ncclResult_t code = add_call(&unit, std::move(operation), stream);
-  if (code != ncclSuccess) return code;
+  if (code != ncclSuccess) {
+    --communicator->submitted;  // its caller does not count it either
+    return code;
+  }
   return launches_later(*communicator) ? launch_later(std::move(unit)) : launch(unit, true);
 }
 
@@ -331,7 +334,7 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
     if (kind == Kind::put || kind == Kind::signal) {
       operation.begin_ns = communicator.note_begin(operation.number);
       is_good = carry_out_put(communicator, operation);
-      communicator.note_end(operation.number);
+      if (is_good) communicator.note_end(operation.number);
       continue;
     }
     communicator.show_begin(operation.signature);
@@ -340,14 +343,17 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
       std::memcpy(operation.signature.scale.bytes, operation.device_scalar, bytes_of_type(operation.signature.type));
     }
     is_good = carry_out_collective(communicator, operation);
+    if (!is_good) break;
     communicator.note_end(operation.number);
-    if (is_good) communicator.show_end(operation.signature);
+    communicator.show_end(operation.signature);
   }
   if (is_good && !transfers.empty()) {
     communicator.show_begin(transfers.front()->signature);
     for (Operation *operation : transfers) operation->begin_ns = communicator.note_begin(operation->number);
     is_good = carry_out_transfers(communicator, transfers);
-    for (const Operation *operation : transfers) communicator.note_end(operation->number);
+    for (const Operation *operation : transfers) {
+      if (is_good) communicator.note_end(operation->number);
+    }
     if (is_good) communicator.show_end(transfers.front()->signature);
   }
   // Last of a group: what they wait for may hang on its other calls.
@@ -356,8 +362,9 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
     communicator.show_begin(operation->signature);
     operation->begin_ns = communicator.note_begin(operation->number);
     is_good = carry_out_wait(communicator, *operation);
+    if (!is_good) break;
     communicator.note_end(operation->number);
-    if (is_good) communicator.show_end(operation->signature);
+    communicator.show_end(operation->signature);
   }
   --communicator.running;
 }
