@@ -66,3 +66,20 @@ def test_a_wrong_example_fails():
     assert line == 3
     with pytest.raises(AssertionError):
         exec(code, {})
+
+
+READ = re.compile(r'(?:environ\.get\(|environ\[|getenv\()\s*"([A-Z][A-Z0-9_]*)"')
+
+
+def test_the_page_of_variables_lists_those_of_other_programs_that_the_sources_read():
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    listed = re.findall("`(?!ROCPY_)([A-Z][A-Z0-9_]*)`", page.partition("## Variables of other programs")[2])
+    sources = [path for folder in ("rocpy", "csrc", "rocpy_torch_backend") for path in (ROOT / folder).rglob("*")]
+    read = {
+        name
+        for path in sources
+        if path.suffix in {".py", ".pyx", ".pxd", ".cpp", ".hpp", ".h"}
+        for name in READ.findall(path.read_text(encoding="utf-8"))
+        if not name.startswith("ROCPY_")
+    }
+    assert sorted(listed) == sorted(read)

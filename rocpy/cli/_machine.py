@@ -66,7 +66,6 @@ class Machine:
         # Each name in full: tests/test_layout.py checks which variables are read, and where.
         environ = {
             "ROCM_PATH": os.environ.get("ROCM_PATH"),
-            "HIP_PATH": os.environ.get("HIP_PATH"),
             "HIP_PLATFORM": os.environ.get("HIP_PLATFORM"),
             "HIP_VISIBLE_DEVICES": os.environ.get("HIP_VISIBLE_DEVICES"),
             "ROCR_VISIBLE_DEVICES": os.environ.get("ROCR_VISIBLE_DEVICES"),

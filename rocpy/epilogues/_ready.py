@@ -10,7 +10,7 @@ from typing import Any
 from rocpy.epilogues._custom import CustomEpilogue
 from rocpy.epilogues.expressions.expression import Builder
 from rocpy.epilogues.expressions.types import category, name_of
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = [
     "bias_residual_gelu",
@@ -140,6 +140,8 @@ def interleave(gate: Any, up: Any) -> Any:
 
     Raises
     ------
+    InvalidOperandError
+        If one of them is not an array.
     InvalidProblemError
         If their shapes differ.
 
@@ -149,6 +151,9 @@ def interleave(gate: Any, up: Any) -> Any:
     >>> rocpy.epilogues.interleave(np.array([1, 3]), np.array([2, 4]))
     array([1, 2, 3, 4])
     """
+    for name, weight in (("gate", gate), ("up", up)):
+        if not hasattr(weight, "shape"):
+            raise InvalidOperandError(f"{name}: got {type(weight).__name__}, expected an array or tensor")
     if tuple(gate.shape) != tuple(up.shape):
         raise InvalidProblemError(f"gate: shape {tuple(gate.shape)}, up: shape {tuple(up.shape)}; they must be equal")
     from rocpy.epilogues.expressions.evaluate import interleaved

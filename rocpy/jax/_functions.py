@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue
+from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue, is_custom
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
 from rocpy.blaslt.model.scale_arguments import check_scale_number
@@ -264,7 +264,14 @@ def matmul(
     >>> float(layer(x, w).sum()), jax.grad(lambda w: layer(x, w).sum())(w)[0].tolist()
     (16.0, [2.0, 2.0, 2.0, 2.0])
     """
+    if is_custom(epilogue):
+        raise UnsupportedError(
+            "epilogue: rocpy.jax.matmul takes no custom epilogues (created by @rocpy.epilogue); pass an epilogue's "
+            "name, or compute the function of the result with jax.numpy"
+        )
     row = find_epilogue(epilogue)
+    if row.bias and bias is None:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=, of length N, the last axis of the result")
     operands_by_name = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
     operands = [
         _operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()

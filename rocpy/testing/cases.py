@@ -190,9 +190,13 @@ class Case:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Case:
         """Return the case that `to_dict` described."""
-        fields = dict(data)
-        fields.pop("name", None)
-        fields.pop("seed", None)
+        if not isinstance(data, dict):
+            raise _invalid(f"a case is described by a dict, not {type(data).__name__}")
+        fields = {key: value for key, value in data.items() if key not in ("name", "seed")}
+        names = [field.name for field in dataclasses.fields(cls)]
+        for key in fields:
+            if key not in names:
+                raise _invalid(f"{key}: a case has no such field", key, names)
         for key in ("batch_a", "batch_b"):
             fields[key] = tuple(fields.get(key, ()))
         fields.update({key: float(fields[key]) for key in _FLOATS if isinstance(fields.get(key), str)})
@@ -362,7 +366,6 @@ def _all(tier: str) -> Iterator[Case]:
     yield from _grouped(SHAPES, DTYPES, EPILOGUES, ("nn", "tt"))
 
 
-@functools.cache
 def cases(tier: str = "quick") -> tuple[Case, ...]:
     """Return the case list of a tier, without repetitions.
 
@@ -376,7 +379,12 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
     tuple of Case
     """
     if tier not in TIERS:
-        raise ValueError(f"tier must be one of {', '.join(TIERS)}, not {tier!r}")
+        raise _invalid(f"tier: got {tier!r}, expected {', '.join(map(repr, TIERS))}", tier, TIERS)
+    return _cases(tier)
+
+
+@functools.cache
+def _cases(tier: str) -> tuple[Case, ...]:
     by_name: dict[str, Case] = {}
     for case in _all(tier):
         by_name.setdefault(case.name, case)
@@ -389,7 +397,7 @@ def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
     Raises
     ------
     InvalidProblemError
-        If a case has no such field, or no case of any tier has such a text in it.
+        If there is no such tier, a case has no such field, or no case of any tier has such a text in it.
     """
     fields = [name for name in dir(Case) if not name.startswith("_")]
     for name, value in criteria.items():
@@ -407,11 +415,17 @@ def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
 
 
 # What follows imports rocpy where it is needed: the list is written without a built package too.
-def _invalid(message: str, written: str, choices: Iterable[str]) -> Exception:
+def _invalid(message: str, written: object = "", choices: Iterable[str] = ()) -> Exception:
     from rocpy._messages.suggestions import did_you_mean
     from rocpy.errors import InvalidProblemError
 
     return InvalidProblemError(message + did_you_mean(written, choices))
+
+
+def _not_cases(value: object) -> Exception:
+    from rocpy.errors import InvalidOperandError
+
+    return InvalidOperandError(f"selection: got {type(value).__name__}, expected cases, as `select` returns them")
 
 
 def _name_of_dtype(value: object) -> str:
@@ -422,6 +436,10 @@ def _name_of_dtype(value: object) -> str:
 
 def to_json(selection: Iterable[Case]) -> str:
     """Return a JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
+    selection = list(selection) if hasattr(type(selection), "__iter__") else [selection]
+    for case in selection:
+        if not isinstance(case, Case):
+            raise _not_cases(case)
     rows = (json.dumps({"name": case.name, "seed": case.seed, **case.to_dict()}) for case in selection)
     return "[\n" + ",\n".join(rows) + "\n]\n"
 

@@ -15,17 +15,15 @@ import numpy.typing as npt
 from rocpy import platform
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.dtypes import DTYPES
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer
 
-from .cases import LAYOUTS
+from .cases import LAYOUTS, Case
 from .oracles import Expected, Oracle, evaluate, lookup
 from .tolerance import FORMATS, Comparison, bounds, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .cases import Case
 
 Array = np.ndarray
 # Fields of a case that have a few values.
@@ -43,6 +41,8 @@ def dtype_of(name: str) -> np.dtype:
 
 def check_case(case: Case) -> Oracle:
     """Return the oracle of a case, or raise for a field that no case can have."""
+    if not isinstance(case, Case):
+        raise InvalidOperandError(f"case: got {type(case).__name__}, expected a rocpy.testing.Case")
     for field in ("dtype", "out_dtype", "dtype_b"):
         value = getattr(case, field)
         if not isinstance(value, str):
@@ -216,7 +216,8 @@ class DeviceArray:
             "data": (self._buffer.handle, False),
             "shape": array.shape,
             "strides": array.strides,
-            "typestr": array.dtype,  # ml_dtypes' have no name in the interface
+            # ml_dtypes' types have no code in the interface, and numpy knows them by name.
+            "typestr": array.dtype.name if array.dtype.isbuiltin == 2 else array.dtype.str,
         }
 
 

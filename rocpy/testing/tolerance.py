@@ -48,6 +48,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from rocpy.errors import InvalidOperandError
+
 from . import oracles
 
 if TYPE_CHECKING:
@@ -186,6 +188,8 @@ def bounds(
     dict of str to ndarray
         ``"result"`` and one entry per further output, each of that output's shape.
     """
+    if not isinstance(expected, oracles.Expected):
+        raise InvalidOperandError(f"expected: got {type(expected).__name__}, expected what `evaluate` returns")
     compute = compute_dtype(dtype) if compute is None else compute
     aux_dtype = dtype if aux_dtype is None else aux_dtype
     with np.errstate(invalid="ignore", over="ignore"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.tuning._files import LARGEST_BYTES, SCHEMA, Record, check_record, fault_of, warn_of_records
 
 __all__ = ["export_hipblaslt", "export_json", "export_tunableop", "import_json"]
@@ -38,6 +38,12 @@ OFFLINE_COLUMNS = (
 )
 
 
+def _listed(records: Iterable[Record]) -> list[Record]:
+    if not isinstance(records, Iterable):
+        raise InvalidOperandError(f"records: got {type(records).__name__}, expected a list of rocpy.tuning.Record")
+    return list(records)
+
+
 def export_json(records: Iterable[Record]) -> str:
     """Return records as a JSON document that :func:`import_json` accepts.
 
@@ -54,7 +60,7 @@ def export_json(records: Iterable[Record]) -> str:
     >>> rocpy.tuning.import_json(rocpy.tuning.export_json([]))
     []
     """
-    records = list(records)
+    records = _listed(records)
     for number, record in enumerate(records):
         check_record(record, f"record {number}")
     return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": [asdict(record) for record in records]}, indent=1)
@@ -93,7 +99,7 @@ def import_json(text: str) -> list[Record]:
         )
     rows = document.get("records", [])
     if not isinstance(rows, list):
-        raise InvalidProblemError(f"not a document of tuning records: its records are a {type(rows).__name__}")
+        raise InvalidProblemError(f"not a document of tuning records: its records are {type(rows).__name__}")
     records, faults = [], []
     for number, row in enumerate(rows):
         values: dict[str, Any] = {
@@ -217,7 +223,7 @@ def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> t
     >>> rocpy.tuning.export_tunableop([])
     ('', 0)
     """
-    records = list(records)
+    records = _listed(records)
     rows = _said(records, _tunableop_row)
     if not rows:
         return "", len(records)
@@ -273,7 +279,7 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
     >>> rocpy.tuning.export_hipblaslt([])
     ('', 0)
     """
-    records = list(records)
+    records = _listed(records)
     rows = _said(records, _offline_row)
     if not rows:
         return "", len(records)

@@ -298,7 +298,7 @@ CONTRADICTIONS = {
     "extent": (lambda x: {"operand_or_shape": x[:0]}, MXFP8, "operand_or_shape: got shape .0, 128"),
     "extent of a shape": (lambda x: {"operand_or_shape": (128, 0), "axis": -1}, MXFP8, "operand_or_shape: got shape"),
     "one axis": (lambda x: {"operand_or_shape": x[0]}, MXFP8, "operand_or_shape: got shape .128,"),
-    "no array": (lambda x: {"operand_or_shape": None}, MXFP8, "operand_or_shape: a builtins.NoneType"),
+    "no array": (lambda x: {"operand_or_shape": None}, MXFP8, "operand_or_shape: got builtins.NoneType"),
 }
 
 

@@ -274,9 +274,9 @@ WRONG = {
     "alpha": (lambda module: module.matmul(ONES, ONES, alpha=10**400), ValueError, "alpha: an integer of 1329 bits"),
     "beta": (lambda module: module.matmul(ONES, ONES, ONES, beta=-(10**5000)), ValueError, "beta: an integer of"),
     "logger": (lambda module: module.matmul(ONES, ONES, options={"logger": 3}), TypeError, "logger: got int"),
-    "a": (lambda module: module.matmul(None, ONES), TypeError, "a: a builtins.NoneType"),
-    "b": (lambda module: module.matmul(ONES, None), TypeError, "b: a builtins.NoneType"),
-    "c": (lambda module: module.matmul(ONES, ONES, 3, beta=1.0), TypeError, "c: a builtins.int"),
+    "a": (lambda module: module.matmul(None, ONES), TypeError, "a: got builtins.NoneType"),
+    "b": (lambda module: module.matmul(ONES, None), TypeError, "b: got builtins.NoneType"),
+    "c": (lambda module: module.matmul(ONES, ONES, 3, beta=1.0), TypeError, "c: got builtins.int"),
 }
 
 
@@ -291,7 +291,7 @@ def test_wrong_arguments_are_refused_by_name(module, name):
 
 @pytest.mark.parametrize("operands", [([ONES, None], [ONES, ONES]), ([ONES, ONES], [None, ONES]), ([None], [ONES])])
 def test_a_sequence_without_an_operand_is_refused(operands):
-    with pytest.raises(TypeError, match="^[ab]: a builtins.NoneType"):
+    with pytest.raises(TypeError, match="^[ab]: got builtins.NoneType"):
         nvmath.linalg.matmul(*operands)
 
 

@@ -348,8 +348,13 @@ def test_scales_are_numbers(jax, matmul):
 
 def test_custom_epilogues_are_refused(jax, matmul):
     a = np.ones((2, 2), np.float32)
-    with pytest.raises(UnsupportedError, match="custom epilogues.*use rocpy.matmul"):
+    with pytest.raises(UnsupportedError, match=r"no custom epilogues.*compute the function.*with jax\.numpy"):
         matmul(a, a, epilogue=rocpy.epilogue(lambda x: 2 * x))
+
+
+def test_a_missing_bias_is_asked_for_in_words_of_jax(jax, matmul):
+    with pytest.raises(InvalidProblemError, match="needs bias=, of length N, the last axis of the result$"):
+        matmul(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), epilogue="bias")
 
 
 @pytest.mark.parametrize(("a", "b"), [("float32", "bfloat16"), ("bfloat16", "float16"), ("int8", "float32")])

@@ -22,8 +22,8 @@ def test_json_there_and_back():
     [
         ({"format": "another"}, "format"),
         ({"schema": 99}, "schema 99"),
-        ({"records": 7}, "records are a int"),
-        ({"records": {}}, "records are a dict"),
+        ({"records": 7}, "records are int"),
+        ({"records": {}}, "records are dict"),
     ],
 )
 def test_what_is_no_document_of_records_is_told(change, match):

@@ -11,9 +11,10 @@ from typing import Any
 from rocpy import _json, dtypes
 from rocpy.blaslt.model import product_types as types
 from rocpy.blaslt.model import record_values as _values
-from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow, find_epilogue
 from rocpy.blaslt.model.product_types import RESULT_TYPES
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
 
@@ -176,20 +177,25 @@ class Problem:
 
         Raises
         ------
+        InvalidOperandError
+            If an operand is not an :class:`OperandInfo`.
         InvalidProblemError
             If shapes do not fit, an operand of the epilogue is missing, or one is passed that it does not use.
         UnsupportedError
             If hipBLASLt has no product of these types.
         """
-        row = EPILOGUES[epilogue]
+        row = find_epilogue(epilogue)
+        for name, info in {"a": a, "b": b, "c": c, "bias": bias, "aux": aux, "out": out}.items():
+            if not isinstance(info, OperandInfo) and (info is not None or name in "ab"):
+                raise InvalidOperandError(f"{name}: got {type(info).__name__}, expected a rocpy.blaslt.OperandInfo")
         m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
         family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
         others = [None if x is None else x.dtype for x in (c, bias, aux)]
         scaled = bool(scale_a or scale_b)
         result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute, others, scaled)
         problem = cls(
-            a, b, c, bias, aux, out, epilogue, result_type, compute_type,
-            None if clamp is None else (clamp[0], clamp[1]), m, n, k, batch_shape, result_shape, scale_a, scale_b,
+            a, b, c, bias, aux, out, row.name, result_type, compute_type,
+            None if clamp is None else clamp_bounds(clamp), m, n, k, batch_shape, result_shape, scale_a, scale_b,
             tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
         )  # fmt: skip
         types.check_scales(problem, family)
@@ -430,9 +436,8 @@ def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
             f"{problem.result_shape}"
         )
     if problem.aux is not None and row.aux != "load":
-        raise InvalidProblemError(
-            f"aux: epilogue {row.name!r} takes no aux; it is an input of {_names(lambda r: r.aux == 'load')}"
-        )
+        names = _names(lambda other: other.aux == "load")
+        raise InvalidProblemError(f"aux: epilogue {row.name!r} takes no aux; it is an input of {names}")
     if row.clamp and problem.clamp is None:
         raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
     whole = dtypes.lookup(problem.dtype).kind == "int"
@@ -463,13 +468,8 @@ def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -
         raise InvalidProblemError(
             f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(allowed)}: cast it"
         )
-    if problem.column_bias:
-        return
-    if (
-        bias.shape
-        and bias.shape[-1] == problem.n
-        and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape
-    ):
+    batch = problem.batch_shape
+    if problem.column_bias or (bias.shape[-1:] == (problem.n,) and broadcast(bias.shape[:-1], batch) == batch):
         return
     raise InvalidProblemError(
         f"bias: got shape {bias.shape}, expected length N = {problem.n}, the last axis of the result"

@@ -121,6 +121,11 @@ cdef class Weight(WeightOperand):
             An object with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``. Changes of these parameters take effect at
             the next product, also those of ``parameter.data = other``; other parameters assigned to the module do not.
 
+        Raises
+        ------
+        InvalidOperandError
+            If it has no weight or no bias, or its weight is not an array.
+
         Examples
         --------
         >>> import types, numpy as np, rocpy
@@ -129,7 +134,12 @@ cdef class Weight(WeightOperand):
         (3, 4)
         """
         cdef Weight weight
-        cdef tuple parameters = (module.weight, module.bias)
+        cdef tuple parameters
+        if not (hasattr(module, "weight") and hasattr(module, "bias")):
+            raise InvalidOperandError(
+                f"module: got {type(module).__name__}, expected a torch.nn.Linear, or an object with a weight and a bias; pass an array "
+                "itself to Weight(array, layout='nk')")
+        parameters = (module.weight, module.bias)
         if not hasattr(parameters[0], "detach"):
             return cls(parameters[0], bias=parameters[1], layout="nk")
         cdef tuple records = records_of_tensors(parameters)

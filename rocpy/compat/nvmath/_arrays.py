@@ -26,8 +26,8 @@ def package_of(array: Any, name: str) -> str:
             return package
     package = type(array).__module__.partition(".")[0]
     raise PackageError(
-        f"{name}: a {package}.{type(array).__name__}; nvmath takes arrays of {', '.join(PACKAGES)}; rocpy.matmul takes "
-        "any DLPack array"
+        f"{name}: got {package}.{type(array).__name__}; nvmath takes arrays of {', '.join(PACKAGES)}; rocpy.matmul "
+        "takes any DLPack array"
     )
 
 

@@ -141,5 +141,5 @@ def _address(memory: Any) -> int:
             address = getattr(memory, name)
             return int(address() if callable(address) else address)
     raise InvalidOperandError(
-        f"allocator: it returned a {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
+        f"allocator: it returned {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
     )

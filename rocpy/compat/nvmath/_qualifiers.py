@@ -166,8 +166,8 @@ def read(qualifiers: Any, with_c: bool) -> MatrixQualifier:
     if qualifiers is None:
         return rows
     if not isinstance(qualifiers, np.ndarray) or qualifiers.dtype != matrix_qualifiers_dtype:
-        seen = f"an array of {qualifiers.dtype}" if hasattr(qualifiers, "dtype") else f"a {type(qualifiers).__name__}"
-        raise InvalidOperandError(f"qualifiers: {seen}; they must be an array of linalg.matrix_qualifiers_dtype")
+        seen = f"an array of {qualifiers.dtype}" if hasattr(qualifiers, "dtype") else type(qualifiers).__name__
+        raise InvalidOperandError(f"qualifiers: got {seen}, expected an array of linalg.matrix_qualifiers_dtype")
     if qualifiers.shape not in (((3,),) if with_c else ((2,), (3,))):
         raise InvalidProblemError(
             f"qualifiers: shape {qualifiers.shape}; there must be one for each operand: {3 if with_c else 2}"

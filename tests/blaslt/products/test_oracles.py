@@ -317,7 +317,7 @@ def test_cases_survive_json():
 def test_tiers_contain_one_another():
     quick, full, slow = (set(cases(tier)) for tier in TIERS)
     assert quick < full < slow
-    with pytest.raises(ValueError, match="tier must be one of"):
+    with pytest.raises(rocpy.InvalidProblemError, match="tier: got .other., expected .quick., .full., .slow."):
         cases("other")
     assert all(case.dtype == "float16" for case in select("quick", dtype="float16"))
 
