@@ -307,9 +307,10 @@ cdef bint share_memory(const Operand* one, const Operand* other) except -1:
 def shares_memory(array, other):
     """Whether an element of an array lies where one of another does; ``True`` where that is hard to tell."""
     cdef Operand one, two
-    parse(array, "out", &one)
-    parse(other, "out", &two)
-    return share_memory(&one, &two)
+    owners = (parse(array, "out", &one), parse(other, "out", &two))  # of a copy too, whose memory the next one could have otherwise
+    shared = share_memory(&one, &two)
+    del owners
+    return shared
 
 
 def describe(array, name="array", *, output=False):

@@ -27,7 +27,7 @@ import numpy
 
 from rocpy import platform
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.model.options import DEFAULT, Options
+from rocpy.blaslt.model.options import DEFAULT, Options, key_word
 from rocpy.blaslt.model.settings import COMPUTE_TYPES
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
@@ -116,10 +116,9 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     if frame.clamped:
         key.add_number(frame.low)
         key.add_number(frame.high)
-    if not frame.options.empty():
-        if not option_words().find(frame.options, &word):
-            return not_planned
-        key.add(word)
+    if not frame.options.empty() and not option_words().find(frame.options, &word):
+        return not_planned
+    key.add(word)
     describe(key, operands)
     if not key.fits():
         return needs_python
@@ -262,7 +261,7 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
         _core.ensure()
         tuning_word()  # read from the environment, for attempts without the GIL
         if options is not DEFAULT:
-            option_words().insert(frame.options, hash(options))
+            option_words().insert(frame.options, key_word(options))
         if on_device:
             set_device(operands, frame, device)
         elif device < 0:

@@ -150,8 +150,22 @@ def test_defaults_of_every_kind(value):
     np.testing.assert_array_equal(rocpy.matmul(ONE, ONE, epilogue=epilogue), [[float(value)]])
 
 
+class Percent(float):
+    """A number that another may be shown as."""
+
+    def __repr__(self):
+        return f"{100 * self:.0f} %"
+
+
+class Count(int):
+    """A whole number that another may be shown as."""
+
+    def __repr__(self):
+        return "some"
+
+
 @pytest.mark.parametrize(
-    "kind", [int, float, np.int8, np.float16, np.float32, np.float64, np.longdouble, E4M3, np.array]
+    "kind", [int, float, np.int8, np.float16, np.float32, np.float64, np.longdouble, E4M3, np.array, Count, Percent]
 )
 @pytest.mark.parametrize("run", [rocpy.matmul, lambda *args, **inputs: rocpy.Matmul(*args, **inputs).execute()])
 def test_numbers_of_one_kind_are_told_apart(run, kind):
@@ -160,6 +174,15 @@ def test_numbers_of_one_kind_are_told_apart(run, kind):
         found = [run(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": kind(value)}) for value in (1, 2, 0, -3)]
         wanted = [function(ONE, value) for value in (1, 2, 0, -3)]
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_numbers_that_are_shown_alike_are_told_apart():
+    epilogue = rocpy.epilogue(lambda x, s: x * s)
+    with np.printoptions(precision=2, legacy="1.13"):
+        for several in ((Percent(1.001), Percent(1.002)), (np.float32(1000.00006), np.float32(1000.00012))):
+            assert len({repr(one) for one in several}) == 1
+            found = [rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": one})[0, 0] for one in several]
+            assert found == [np.float32(one) for one in several]
 
 
 class Valueless(numbers.Number):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -13,8 +14,9 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
-from rocpy._operand import numpy_view, readable
+from rocpy._operand import numpy_view
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
+from rocpy.blaslt.arrays.views import viewed
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import Problem
@@ -124,33 +126,49 @@ def rounded(result: Any, dtype: str) -> Any:
         return framework_of(result).narrow(result, dtype)
 
 
-@default_arithmetic
 def assign(out: Any, result: Any) -> None:
-    """Write a result that was computed aside into ``out``, cast to its type, by out's own framework.
+    """Write a result that was computed aside into ``out``, of whatever framework, cast to its type.
 
-    What is beyond the largest number of a type of 8 bits becomes that, as in a product of that type.
+    What is beyond the largest number of a type of 8 bits, or of integers, becomes that, as in a product of that type.
     """
-    out = readable(out, "out")
-    if isinstance(out, Buffer):
-        if isinstance(result, Buffer) and result.dtype == out.dtype:
-            out.copy_from(result)
-            return
-        values = result.to_numpy() if isinstance(result, Buffer) else np.asarray(result)
-        with np.errstate(all="ignore"):
-            out.copy_from(np.ascontiguousarray(rounded(values, str(out.dtype)), out.dtype))
-        return
+    out = viewed(out, "out")
+    if type(result) is type(out) and result.dtype == out.dtype:
+        _write(out, result)
+    else:
+        _cast(out, result)
+
+
+@default_arithmetic
+def _cast(out: Any, result: Any) -> None:
     dtype = getattr(out, "dtype", "")
-    if getattr(result, "dtype", "") != dtype:
-        result = rounded(result, str(dtype).removeprefix("torch."))
-    if hasattr(out, "copy_"):
+    if isinstance(out, Buffer):
+        result = values(result)
+    elif root(out) != root(result):
+        result = framework_of(out).own(result, out)
+    with np.errstate(all="ignore"):  # what is too large for out's type is infinity, as in any product
+        if result.dtype != dtype:
+            result = _within(result, str(dtype).removeprefix("torch."))
+        _write(out, np.ascontiguousarray(result, dtype) if isinstance(out, Buffer) else result)
+
+
+def _write(out: Any, result: Any) -> None:
+    if isinstance(out, Buffer):
+        out.copy_from(result)
+    elif hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):
-        with np.errstate(all="ignore"):  # what is too large for out's type is infinity, as in any product
-            out[...] = result
+        out[...] = result
     else:
         raise InvalidOperandError(
             f"out: a {type(out).__name__} of this layout cannot be written; pass a row-major array"
         )
+
+
+def _within(result: Any, dtype: str) -> Any:
+    """Return a result as it is cast to a type: rounded once, integers not beyond those of the type."""
+    if re.fullmatch("int(8|16|32)", dtype) and "int" in str(result.dtype):
+        return framework_of(result).within(result, dtype)
+    return rounded(result, dtype)
 
 
 def refuse_copied(name: str, layout: str, result_dtype: str, form: str) -> NoReturn:

@@ -48,11 +48,13 @@ class Framework:
         """Whether an array is this framework's, so that it needs no conversion."""
         return root(array) == root_of_module(self.module)
 
-    def wide(self, array: Any, dtype: str, like: Any) -> Any:  # noqa: ARG002 (numpy's arrays have one place)
+    def own(self, array: Any, like: Any) -> Any:  # noqa: ARG002 (numpy's arrays have one place)
+        """Return an array of this framework, where ``like`` is, with the values of another's."""
+        return array if self.owns(array) else self.module.asarray(values(array))
+
+    def wide(self, array: Any, dtype: str, like: Any) -> Any:
         """Return an array of this framework, where ``like`` is, with the values of another, in another type."""
-        if not self.owns(array):
-            array = self.module.asarray(values(array))
-        return array.astype(dtypes.lookup(dtype).numpy, copy=False)
+        return self.own(array, like).astype(dtypes.lookup(dtype).numpy, copy=False)
 
     def dense(self, array: Any) -> Any:
         """Return an array in rows: the order in which a framework adds depends on how its array lies."""
@@ -132,10 +134,16 @@ class Framework:
 
 
 class _Torch(Framework):
+    def own(self, array: Any, like: Any) -> Any:
+        if self.owns(array):
+            return array
+        seen = values(array)
+        if seen.dtype.isbuiltin != 1:  # of ml_dtypes, which torch does not read
+            seen = seen.astype(np.float32)
+        return self.module.from_numpy(np.require(seen, requirements="CW")).to(like.device)
+
     def wide(self, array: Any, dtype: str, like: Any) -> Any:
-        if not self.owns(array):
-            array = self.module.from_numpy(np.ascontiguousarray(values(array))).to(like.device)
-        return array.to(getattr(self.module, dtypes.lookup(dtype).torch))
+        return self.own(array, like).to(getattr(self.module, dtypes.lookup(dtype).torch))
 
     def dense(self, array: Any) -> Any:
         return array.contiguous()
@@ -244,6 +252,9 @@ def values(array: Any) -> np.ndarray[Any, Any]:
         narrow = array.dtype.is_floating_point and array.dtype.itemsize <= 2
         result: np.ndarray[Any, Any] = (array.float() if narrow else array).numpy()
         return result
+    if root(array) == "cupy":
+        copy: np.ndarray[Any, Any] = array.get()
+        return copy
     try:
         return np.asarray(array)
     except TypeError:

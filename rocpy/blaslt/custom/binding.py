@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy._operand import describe, shares_memory
-from rocpy._producers.torch_refusals import refuse_layout
+from rocpy._operand import describe
 from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
@@ -178,59 +176,6 @@ def check_promise(bound: Bound, options: Options) -> None:
             "framework's own operations, whose functions may depend on an array's shape; apply it to the plain "
             "product, or omit the option"
         )
-
-
-def check_out(out: Any, bound: Bound, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the arrays that results go to, ``None`` where there is none; refuses others than there are results.
-
-    An array may be one of the inputs, as it may be ``c``, but not overlap one otherwise.
-    """
-    count = len(bound.out_types)
-    if out is None:
-        return (None,) * count
-    if bound.resolved.expression.single:
-        if isinstance(out, (tuple, list)):
-            raise InvalidOperandError(
-                f"out: got a {type(out).__name__}, and epilogue {bound.resolved.expression.name!r} has one result; "
-                "pass the array itself"
-            )
-        outs: tuple[Any, ...] = (out,)
-    elif not isinstance(out, (tuple, list)) or len(out) != count:
-        raise InvalidOperandError(
-            f"out: epilogue {bound.resolved.expression.name!r} has {count} results; pass a tuple of {count} arrays"
-        )
-    else:
-        outs = tuple(out)
-    for one in outs:
-        if one is not None and _shape_of_out(one) != bound.result_shape:
-            raise InvalidProblemError(
-                f"out: shape {_shape_of_out(one)}, but the result has shape {bound.result_shape}; pass out= of that "
-                "shape"
-            )
-    written = [(i, one) for i, one in enumerate(outs) if one is not None]
-    for (i, one), (j, other) in itertools.combinations(written, 2):
-        if shares_memory(one, other):
-            raise InvalidOperandError(f"out: results {i} and {j} share memory; pass two arrays")
-    for (_, one), name in itertools.product(written, (name for name, _ in bound.inputs)):
-        value = inputs[name]
-        if shares_memory(one, as_bytes(value)) and not _is_same(one, value):
-            raise InvalidOperandError(
-                f"out shares memory with epilogue_inputs[{name!r}], and is not that array; pass the input itself or "
-                "another array"
-            )
-    return outs
-
-
-def _shape_of_out(out: Any) -> tuple[int, ...]:
-    if hasattr(type(out), "is_nested"):  # torch's: the shape of a nested tensor raises
-        refuse_layout(out, "out")
-    return tuple(getattr(out, "shape", ()))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same elements in the same order."""
-    first, second = describe(one, "out"), describe(as_bytes(other), "out")
-    return all(first[what] == second[what] for what in ("data", "dtype", "shape", "strides"))
 
 
 def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numpy import generic
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
+from rocpy.blaslt.custom.outs cimport check_outs
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
@@ -20,8 +21,10 @@ from rocpy._locks import hold_over_forks, reentrant_lock
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model.settings import compute_code
 from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.blaslt.selection import tuner as _tuner
+from rocpy.epilogues.expressions.types import plain_number
 
 __all__ = ["by_algorithm", "executable_of"]
 
@@ -99,7 +102,7 @@ def executable_of(ProductCall call not None, tuning):
     if call.out is None and executable.single:
         call.out = (None,)
     else:
-        call.out = _custom.check_out(call.out, executable.bound, call.inputs)
+        call.out = check_outs(call.out, executable.bound, call.a, call.b, call.c, <dict>call.inputs, call.scales, call.options)
     return executable
 
 
@@ -217,7 +220,7 @@ cdef bint describe(Words *words, list rest, ProductCall call, object tuning) exc
     to[0], to[1], to[2] = tuning, real(call.alpha, "alpha") == 1.0, call.beta is None
     words.count += 3
     if call.dtype is not None or call.compute is not None:
-        rest.append((str(call.dtype), call.compute))
+        rest.append((str(call.dtype), 0 if call.compute is None else compute_code(call.compute)))
     if call.options is not None or _ACTIVE:
         rest.append(_options.resolve_options(call.options))
     if not (add_signature(words, rest, call.a, &plain) and add_signature(words, rest, call.b, &plain)
@@ -239,7 +242,7 @@ cdef bint add_scales(Words *words, list rest, ScaleArguments scales) except -1:
 
 
 cdef enum Seen:
-    absent, plain_array, other
+    absent, plain_array, truth, whole, floating, other
 
 
 cdef bint add_plain(Words *words, object kind, const Operand *seen) noexcept:
@@ -256,6 +259,26 @@ cdef bint add_plain(Words *words, object kind, const Operand *seen) noexcept:
     return True
 
 
+cdef bint add_number(Words *words, object x) except -1:
+    """Write down a number as the constant that it becomes: 1, 1.0 and True are three of them, and so are 0.0 and -0.0. False where it is
+    none that an epilogue may have, or where there is no space."""
+    cdef int64_t *to = words.words + words.count
+    cdef double value
+    if words.count + 2 > MOST_WORDS:
+        return False
+    x = plain_number(x)
+    if type(x) is float:
+        value = x
+        to[0] = Seen.floating
+        memcpy(to + 1, &value, sizeof(double))
+    elif x is not None and -0x8000000000000000 <= x < 0x8000000000000000:
+        to[0], to[1] = Seen.truth if type(x) is bool else Seen.whole, x
+    else:
+        return False
+    words.count += 2
+    return True
+
+
 cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -1:
     """Write down type and shape of an operand; false where they are unknown. Unset ``plain`` where it is no array whose memory can be used,
     and no number."""
@@ -263,14 +286,13 @@ cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -
     cdef type kind = type(x)
     if words.count == MOST_WORDS:
         return False
-    if x is not None and not isinstance(x, (bool, int, float)) and _operand.parse_plainly(x, &seen):
+    if isinstance(x, (bool, int, float, generic)):
+        return add_number(words, x)
+    if x is not None and _operand.parse_plainly(x, &seen):
         return add_plain(words, kind, &seen)
     words.words[words.count] = Seen.absent if x is None else Seen.other
     words.count += 1
     if x is None:
-        return True
-    if isinstance(x, (bool, int, float)) or isinstance(x, generic):
-        rest.append((kind, repr(x)))  # 0.0 and -0.0 are equal, and two epilogues
         return True
     plain[0] = False
     if isinstance(x, WeightOperand):

@@ -150,7 +150,6 @@ cdef class TileExecutable(Executable):
         if self.bias:
             converted.bias = call.inputs[self.bias]
         converted.inputs = tuple([call.inputs[name] for name in self.inputs])
-        converted.out = (<tuple>call.out)[self.lead]
         return converted
 
     def algorithms(self, ProductCall call, int requested):
@@ -163,11 +162,9 @@ cdef class TileExecutable(Executable):
         if call.stream is not None:
             refuse_captured_outs(outs, call.stream)
         cdef tuple results = run_program(self.program, self.program_call(call), self.rank)
-        if len(results) == 1:
-            return results
         ordered = [*results[1:self.lead + 1], results[0], *results[self.lead + 1:]]
         for i in range(len(outs)):
-            if i != self.lead and outs[i] is not None:
+            if outs[i] is not None:
                 synchronize_user_stream(call.stream, call.a)
                 _copies.assign(outs[i], ordered[i])
                 ordered[i] = outs[i]

@@ -7,13 +7,16 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from rocpy._core cimport DefaultFpEnvironment
 from rocpy._memory_record cimport any_moved, refuse_gradients
 from rocpy.blaslt.custom.executables cimport planned_call
+from rocpy.blaslt.custom.outs cimport check_outs
 from rocpy.blaslt.model.planned_product cimport PlannedProduct
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.native._planned cimport Planned
 
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.arrays.views import delivered
 from rocpy.blaslt.custom import binding as _custom
+from rocpy.blaslt.model.scale_arguments import scales_of
 from rocpy.blaslt.selection import library as _library
 from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -82,7 +85,7 @@ cdef class CustomExecution(PlannedProduct):
     cdef object results(self, object out, object algorithm, object stream):
         cdef tuple outs, results
         self.read_again()
-        outs = _NO_OUT if out is None and self.single else _custom.check_out(out, self.bound, self.inputs)
+        outs = _NO_OUT if out is None and self.single else self.checked_outs(out)
         if stream is None:
             stream = self.stream
         if stream is None:
@@ -94,6 +97,11 @@ cdef class CustomExecution(PlannedProduct):
         if self._like is not self.operands["a"]:
             results = delivered(results, self._like, outs)
         return results[0] if self.single else results
+
+    cdef tuple checked_outs(self, object out):
+        cdef dict operands = self.operands
+        cdef ScaleArguments scales = scales_of(self.settings) if self.settings else None
+        return check_outs(out, self.bound, operands["a"], operands["b"], operands["c"], self.inputs, scales, self.options)
 
     cdef int read_again(self) except -1:
         """Take the operands as they are now, and plan the product where it is not."""

@@ -20,7 +20,6 @@ def product(
     dtype: Any = None,
     compute: str | None = None,
     scales: ScaleArguments | None = None,
-    out: Any = None,
     options: Any = None,
     stream: Any = None,
     rank: int = 0,

@@ -189,7 +189,7 @@ cdef class Call:
         key.begin(settings)
         key.add(self.program.cached.id)
         key.add(self.device)
-        key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
+        key.add(0 if self.options is _DEFAULT else _options.key_word(self.options))
         for name in self.program.outputs:
             key.add(operand_type(name))
         describe(key, self.operands)
@@ -270,16 +270,16 @@ cdef class Call:
         result = execute(&launch, self.owner, None, held, self.scales)
         return (result,) if outputs is None else (result, *outputs)
 
-    cdef tuple product(self, object out, int rank):
+    cdef tuple product(self, int rank):
         """Run the call, or the one that must be made instead."""
         cdef PlanKey key
         cdef shared_ptr[CachedCall] call
         cdef int requested = _LISTED if rank else 1
         if self.staged:
             with _staging.on_device_of(self.arguments.stream):
-                return self.staged_product(out, rank)
+                return self.staged_product(rank)
         if self.row_bias:
-            return self.with_row_bias().product(out, rank)
+            return self.with_row_bias().product(rank)
         self.fill_key(&key, requested)
         if key.fits():
             call = plan_cache().find(key)
@@ -288,18 +288,12 @@ cdef class Call:
             if key.fits():
                 plan_cache().insert(key, call)
         if call.get().kind == CallKind.copy:
-            return self.with_dense(copied_names(call.get())).product(out, rank)
+            return self.with_dense(copied_names(call.get())).product(rank)
         if not 0 <= rank < max(1, len(algorithms_of(call.get(), -1)) if rank else 1):
             raise InvalidProblemError(f"rank={rank}: the platform has fewer algorithms for this tile program")
-        results = self.run(call.get(), rank)
-        if out is None:
-            return results
-        if self.completion != Completion.WAIT:
-            synchronize_stream(self.stream)
-        _copies.assign(out, results[0])
-        return (out, *results[1:])
+        return self.run(call.get(), rank)
 
-    cdef tuple staged_product(self, object out, int rank):
+    cdef tuple staged_product(self, int rank):
         """Run the call on copies of its operands on the device, and bring its results back."""
         cdef ScaleArguments scales = self.arguments.scales
         a = self.arguments.a
@@ -307,12 +301,9 @@ cdef class Call:
         if scales is not None:
             a = _blocks.prepare(a, self.arguments.b, scales, self.options)[0]
         like = getattr(a, "memory", a)
-        results = self.on_device().product(None, rank)
+        results = self.on_device().product(rank)
         downloaded = [_staging.download(x, like, self.arguments.stream) for x in results]
         downloaded[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(downloaded[1:], self.program.outputs)]
-        if out is not None:
-            _copies.assign(out, downloaded[0])
-            downloaded[0] = out
         return tuple(downloaded)
 
     cdef list algorithms(self, int requested):
@@ -394,20 +385,20 @@ cdef Call call_of(TileProgram program, ProductCall arguments):
 
 
 cdef tuple run_program(TileProgram program, ProductCall call, int rank):
-    return call_of(program, call).product(call.out, rank)
+    return call_of(program, call).product(rank)
 
 
 cdef list algorithms_of_program(TileProgram program, ProductCall call, int requested):
     return call_of(program, call).algorithms(requested)
 
 
-def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0, beta=None, bias=None, dtype=None, compute=None, scales=None, out=None, options=None,
-            stream=None, rank=0):
+def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0, beta=None, bias=None, dtype=None, compute=None, scales=None, options=None, stream=None,
+            rank=0):
     """Return ``program(alpha * a @ b + beta * c + bias)`` and the program's other outputs, in one pass.
 
     Parameters
     ----------
-    a, b, c, alpha, beta, bias, dtype, compute, out, options, stream
+    a, b, c, alpha, beta, bias, dtype, compute, options, stream
         As in :func:`rocpy.matmul`.
     program
         A :class:`TileProgram`.
@@ -440,7 +431,7 @@ def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0,
     [[6.0, 6.0], [6.0, 6.0]]
     """
     return run_program(program, ProductCall(
-        a, b, c, inputs=tuple(inputs), alpha=alpha, beta=beta, bias=bias, dtype=dtype, compute=compute, scales=scales, out=out, options=options,
+        a, b, c, inputs=tuple(inputs), alpha=alpha, beta=beta, bias=bias, dtype=dtype, compute=compute, scales=scales, options=options,
         stream=stream), rank)
 
 

@@ -221,10 +221,7 @@ cdef inline object fill_key(PlanKey *key, Arguments *call, const Launch *launch,
         call.clamp = <PyObject *>bounds
         for bound in bounds:
             key.add_number(bound)
-    if <object>call.options is not None or _ACTIVE:
-        options = _options.resolve_options(<object>call.options)
-        if options is not _DEFAULT:
-            key.add(hash(options))
+    key.add(options_word(<object>call.options) if <object>call.options is not None or _ACTIVE else 0)
     describe(key, launch.operands)
     if scales is not None:
         describe_scales(key, scales)
@@ -232,6 +229,11 @@ cdef inline object fill_key(PlanKey *key, Arguments *call, const Launch *launch,
         for word in _algorithms.key_words(<object>call.algorithm, launch.device):
             key.add(word)
     return bounds
+
+
+cdef int64_t options_word(object requested) except? -1:
+    options = _options.resolve_options(requested)
+    return 0 if options is _DEFAULT else _options.key_word(options)
 
 
 cdef object problem_of_call(const Arguments *call, const Launch *launch, Scales scales):

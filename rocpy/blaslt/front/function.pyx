@@ -87,8 +87,10 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
-        Array that receives the result, of any layout; it must not share memory with an operand. If the product cannot return its dtype, a
-        result in float32 is cast into it, or in ``dtype`` or in 16 bits, where ``c``, ``aux`` or the bias has them.
+        Array that receives the result, of any framework, and of any layout in which no elements overlap; it must not share memory with an
+        operand, except that it may be ``c``. If the product cannot return its dtype, a result in float32 is cast into it, or in ``dtype`` or
+        in 16 bits, where ``c``, ``aux`` or the bias has them. For a function with several results a tuple, with ``None`` for those that are
+        new arrays; each may be one of ``epilogue_inputs``.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm

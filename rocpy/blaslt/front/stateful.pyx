@@ -88,7 +88,7 @@ cdef class Matmul:
         Parameters
         ----------
         out
-            Array that receives the result.
+            Array that receives the result, as in :func:`rocpy.matmul`.
         algorithm
             One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. If
             the product has not been planned, it is planned first.

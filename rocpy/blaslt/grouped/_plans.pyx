@@ -93,8 +93,7 @@ cdef int add_settings(PlanKey *key, PlanKind kind, bint packed, GroupedCall call
     if call.bounds is not None:
         for bound in call.bounds:
             key.add_number(bound)
-    if call.resolved is not None and call.resolved is not _DEFAULT:
-        key.add(hash(call.resolved))
+    key.add(0 if call.resolved is None or call.resolved is _DEFAULT else _options.key_word(call.resolved))
     return 0
 
 

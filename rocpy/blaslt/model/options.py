@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -98,6 +99,18 @@ class Options:
 
 
 DEFAULT = Options()
+_numbers = itertools.count(1)
+
+
+@functools.lru_cache(maxsize=1024)
+def key_word(value: Options) -> int:
+    """Return a number for the keys of plans that no other options have, 0 for the defaults.
+
+    A hash would not do: those of two limits of the workspace may be equal.
+    """
+    return 0 if value == DEFAULT else next(_numbers)
+
+
 _NAMES = [field.name for field in dataclasses.fields(Options)]
 
 

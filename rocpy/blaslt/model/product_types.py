@@ -235,11 +235,11 @@ def _kind_rank(dtype: str) -> int:
     return next((rank for rank, prefix in enumerate(_KINDS) if dtype.removeprefix("b").startswith(prefix)), -1)
 
 
-def check_cast(result: str, out: str, results: tuple[str, ...] = ()) -> None:
+def check_cast(result: str, out: str, results: tuple[str, ...] = (), name: str = "out") -> None:
     """Refuse an out whose type drops what the result's kind has: its sign, its fraction or its imaginary part."""
     if result != out and _kind_rank(out) < _kind_rank(result):
         raise InvalidProblemError(
-            f"out is {out}, and the result is {result}, which is not cast to it; pass out= of "
+            f"{name} is {out}, and the result is {result}, which is not cast to it; pass {name}= of "
             f"{' or '.join(results or (result,))}"
         )
 

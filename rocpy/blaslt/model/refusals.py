@@ -66,12 +66,11 @@ def conversion_refused(name: str, layout: str) -> UnsupportedError:
     )
 
 
-def cast_refused(out: str, dtype: str) -> UnsupportedError:
+def cast_refused(out: str, dtype: str, name: str = "out") -> UnsupportedError:
     """Return the error for a result that would be computed aside and cast, where the options forbid copies."""
     return UnsupportedError(
-        f"out is {out} and the result is {dtype}: it would be computed in another array and cast, and "
-        "options(copies='error') "
-        f"forbids that; pass out= of {dtype}"
+        f"{name} is {out} and the result is {dtype}: it would be computed in another array and cast, and "
+        f"options(copies='error') forbids that; pass {name}= of {dtype}"
     )
 
 

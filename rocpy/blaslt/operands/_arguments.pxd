@@ -32,5 +32,9 @@ cdef bint must_be_staged(object a, tuple others) except? -1
 cdef dict staged_infos(tuple arrays, ScaleArguments scales, object options, bint of_weight)
 cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
-cdef int check_out(const Operands *operands, const Operand *out) except -1
+# Parse a, b and c, wherever they lie, to compare an out with them.
+cdef tuple parse_read(Operands *operands, object a, object b, object c)
+cdef int check_out(const Operands *operands, const Operand *out, str name=*) except -1
+# Whether a result of this shape and type may be written straight into out; refuses an out that it cannot be written to at all.
+cdef bint check_result(const Operand *out, tuple shape, int32_t element, object options, str name=*) except? -1
 cdef bint read_out(const CachedCall *call, const Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1

@@ -16,7 +16,8 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt.model.options import resolve_options
-from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, readable_form
+from rocpy.blaslt.model.lowering import matrix_layout
+from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, copy_refused, readable_form
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.settings import ARRAYS, check_whole_factors, complex_number, real_number
@@ -216,21 +217,30 @@ cdef object sole_aux(object aux):
     return values[0]
 
 
+cdef inline object parse_right(object b, Operands *operands):
+    cdef WeightSnapshot weight
+    operands.packed = False
+    if not isinstance(b, WeightOperand):
+        return parse_factor(b, "b", &operands.b)
+    weight = <WeightSnapshot>(<WeightOperand>b).read()
+    operands.b = weight.operand
+    operands.packed = weight.packed
+    return weight
+
+
+cdef tuple parse_read(Operands *operands, object a, object b, object c):
+    """Parse what a product reads, to compare an out with it; returns what must be kept alive meanwhile."""
+    operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
+    owner_a, owner_b = parse_factor(a, "a", &operands.a), parse_right(b, operands)
+    return owner_a, owner_b, None if c is None else _operand.parse(c, "c", &operands.c)
+
+
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out):
     """Parse every operand; returns what must be kept alive beside the operands themselves, if anything. What is read of a Weight owns its
     memory."""
-    cdef WeightSnapshot weight
-    operands.packed = False
     operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
     cdef object owner_a = parse_factor(a, "a", &operands.a)
-    cdef object owner_b, owner_c = None, owner_bias = None, owner_aux = None, owner_out = None
-    if isinstance(b, WeightOperand):
-        weight = <WeightSnapshot>(<WeightOperand>b).read()
-        operands.b = weight.operand
-        operands.packed = weight.packed
-        owner_b = weight
-    else:
-        owner_b = parse_factor(b, "b", &operands.b)
+    cdef object owner_b = parse_right(b, operands), owner_c = None, owner_bias = None, owner_aux = None, owner_out = None
     check_same_device(&operands.a, &operands.b, "b")
     if c is not None:
         owner_c = parse_one(c, "c", &operands.c, &operands.a)
@@ -355,7 +365,7 @@ cdef int check_same_device(const Operand *a, const Operand *other, str name) exc
     return 0
 
 
-cdef int check_out(const Operands *operands, const Operand *out) except -1:
+cdef int check_out(const Operands *operands, const Operand *out, str name="out") except -1:
     """Refuse an out that has elements of an operand which is read while out is written; c itself may be out."""
     cdef const Operand *others[4]
     cdef const Operand *c = &operands.c
@@ -366,49 +376,56 @@ cdef int check_out(const Operands *operands, const Operand *out) except -1:
         if others[i].ndim < 0 or (i == 1 and operands.packed):
             continue
         if _operand.share_memory(out, others[i]):
-            name = ("a", "b", "aux", "bias")[i]
+            read = ("a", "b", "aux", "bias")[i]
             raise InvalidOperandError(
-                f"out shares memory with {name}, which is read while out is written; pass another array"
+                f"{name} shares memory with {read}, which is read while {name} is written; pass another array"
             )
     if c.ndim >= 0 and _operand.share_memory(out, c):
         same = c.data == out.data and c.ndim == out.ndim
         for i in range(c.ndim):
             same = same and c.shape[i] == out.shape[i] and c.strides[i] == out.strides[i]
         if not same:
-            raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
+            raise InvalidOperandError(f"{name} overlaps c without being c; pass c itself or another array")
     return 0
+
+
+cdef bint check_result(const Operand *out, tuple shape, int32_t element, object options, str name="out") except? -1:
+    """Refuse an out of another shape than the result, of a type that the result is not cast to, or that the options forbid to copy to.
+    True: it is dense and of the result's type, so that the result may be written straight into it."""
+    cdef int64_t step = 1
+    cdef int axis
+    cdef bint dense = True, same = out.ndim == <int>len(shape)
+    for axis in range(out.ndim - 1, -1, -1):
+        if not same or out.shape[axis] != shape[axis]:
+            same = False
+            break
+        dense = dense and (out.strides[axis] == step or out.shape[axis] == 1)
+        step *= out.shape[axis]
+    if not same:
+        raise InvalidProblemError(
+            f"{name}: shape {info(out).shape}, but the result has shape {shape}; pass {name}= of that shape"
+        )
+    if out.type != element:
+        actual, dtype = array_type_of_hip(out.type).name.decode(), array_type_of_hip(element).name.decode()
+        check_cast(dtype, actual, name=name)
+        if resolve_options(options).copies == "error":
+            raise cast_refused(actual, dtype, name)
+        return False
+    if not dense and out.ndim > 1 and resolve_options(options).copies == "error":
+        layout = info(out)
+        if matrix_layout(layout.shape[-2:], layout.strides[-2:]) is None:
+            raise copy_refused(name, layout.text, readable_form("out"))
+    return dense
 
 
 cdef bint read_out(const CachedCall *call, const Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1:
     """Parse out. True: it is dense and of the result's type, so that the product may be written straight into it."""
-    cdef int64_t step = 1
-    cdef int axis
-    cdef bint dense = True, same
-    cdef tuple shape = problem.result_shape
     if prototype is None:
         parse_one(out, "out", target, &operands.a)
         check_out(operands, target)
     else:  # the operands are copies on the device, so that out cannot share memory with them
         _operand.parse_output(out, "out", target)
-    same = target.ndim == call.result_ndim
-    for axis in range(call.result_ndim - 1, -1, -1):
-        if not same or target.shape[axis] != shape[axis]:
-            same = False
-            break
-        dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
-        step *= target.shape[axis]
-    if not same:
-        actual = info(target)
-        raise InvalidProblemError(
-            f"out: shape {actual.shape}, {actual.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
-        )
-    if target.type != call.result_type:
-        actual = array_type_of_hip(target.type).name.decode()
-        check_cast(problem.dtype, actual)
-        if options.copies == "error":
-            raise cast_refused(actual, problem.dtype)
-        return False
-    return dense and prototype is None and not call.transposed
+    return check_result(target, <tuple>problem.result_shape, call.result_type, options) and prototype is None and not call.transposed
 
 
 cdef str device_name(int device_type, int device_id):

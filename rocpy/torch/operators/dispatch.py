@@ -281,6 +281,17 @@ def _refuse_traced_options() -> None:
         )
 
 
+def _overlaps_itself(out: Tensor) -> bool:
+    """Whether two indices may name one element; in Python, so that torch can trace it."""
+    axes = [(step, extent) for step, extent in zip(out.stride(), out.shape, strict=True) if extent > 1]
+    for index, (step, _) in enumerate(axes):
+        # What the axes of smaller steps reach, which an axis must step over.
+        smaller = [one for other, one in enumerate(axes) if one[0] < step or (one[0] == step and other < index)]
+        if step <= sum(before * (extent - 1) for before, extent in smaller):
+            return out.numel() > 0
+    return False
+
+
 def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
     if out.device != result.device:
         raise InvalidOperandError(
@@ -290,8 +301,11 @@ def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
         raise InvalidProblemError(
             f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"
         )
-    if any(step == 0 and extent > 1 for step, extent in zip(out.stride(), out.shape, strict=True)):
-        raise InvalidOperandError("out has elements that share memory (an expanded view?); pass its contiguous copy")
+    if _overlaps_itself(out):
+        raise InvalidOperandError(
+            "out has elements that share memory, or axes that interleave (an expanded or as_strided view?); pass its "
+            "contiguous copy"
+        )
     if out.dtype != result.dtype:
         result_type, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
         check_cast(result_type, seen)

@@ -75,6 +75,24 @@ def test_values_do_not_make_a_plan_but_what_decides_it_does():
         assert info().size == count
 
 
+@pytest.mark.parametrize("form", ["product", "function", "groups"])
+def test_every_limit_of_the_workspace_has_its_plans(form):
+    a = np.ones((4, 4), np.float32)
+    function = rocpy.epilogue(lambda x: np.tanh(x) * 2.5)
+    call = {
+        "product": lambda options: rocpy.matmul(a, a, options=options),
+        "function": lambda options: rocpy.matmul(a, a, epilogue=function, options=options),
+        "groups": lambda options: rocpy.grouped_matmul([a, a], [a, a], options=options),
+    }[form]
+    sizes = []
+    limits = (0, 2**61 - 1, 2 * (2**61 - 1))  # whose hashes are equal
+    assert len({hash(limit) for limit in limits}) == 1
+    for limit in (*limits, *limits):
+        call({"max_workspace_bytes": limit})
+        sizes.append(info().size)
+    assert sizes == [sizes[0], 2 * sizes[0], *[3 * sizes[0]] * 4]
+
+
 def test_a_kept_plan_gives_the_right_answer_for_every_variant():
     # Calls that differ in one respect, twice and in a mixed order: a plan of one must never serve another.
     chosen = [case for case in case_list.select("quick", m=17, n=33, k=9) if case.dtype in ("float32", "bfloat16")][::5]

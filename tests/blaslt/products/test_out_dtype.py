@@ -154,6 +154,66 @@ def test_torch_tensors_are_cast_into(torch, way, name, out):
         ways()[way](a, a.mT, out=torch.empty((3, 3), dtype=torch.int32))
 
 
+def presented(values, kind, torch):
+    """Return a matrix as an array of a framework and type, and a way to read an array of such a kind."""
+    name, _, dtype = kind.partition(" ")
+    if name == "torch":
+        return torch.from_numpy(values.copy()).to(getattr(torch, dtype))
+    array = values.astype(dtype_of(dtype))
+    return {"numpy": lambda: array, "memoryview": lambda: memoryview(array), "Buffer": lambda: buffer(array)}[name]()
+
+
+def buffer(array):
+    made = rocpy.Buffer(array.shape, array.dtype)
+    made.copy_from(array)
+    return made
+
+
+def as_float64(array):
+    if isinstance(array, rocpy.Buffer):
+        array = array.to_numpy()
+    return (array.double().numpy() if hasattr(array, "double") else np.asarray(array)).astype(np.float64)
+
+
+OTHER_OUTS = {
+    "rows": lambda z: z, "columns": lambda z: z.T, "columns apart": lambda z: z.repeat(2, 1)[:, ::2],
+}  # fmt: skip
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize("operand", ["numpy float32", "numpy bfloat16", "torch float32", "torch bfloat16",
+                                     "Buffer float32", "memoryview float32"])  # fmt: skip
+def test_an_out_may_be_of_another_framework(torch, way, operand):
+    values = np.arange(9, dtype=np.float32).reshape(3, 3)
+    for out in ("numpy", "torch", "Buffer", "memoryview"):
+        for dtype in ("float32", "bfloat16", "float64", "float8_e4m3fn"):
+            for view in list(OTHER_OUTS.values())[: {"numpy": 3, "torch": 2}.get(out, 1)]:
+                if out == "memoryview" and dtype not in ("float32", "float64"):
+                    continue
+                a, target = presented(values, operand, torch), view(presented(0 * values, f"{out} {dtype}", torch))
+                assert ways()[way](a, a, out=target) is target
+                np.testing.assert_array_equal(
+                    as_float64(target), (values @ values).astype(dtype_of(dtype)).astype(np.float64)
+                )
+    a, strided = presented(values, operand, torch), torch.zeros(3, 6)[:, ::2]
+    version = strided._version
+    assert ways()[way](a, a, out=strided) is strided
+    assert strided._version > version
+    np.testing.assert_array_equal(strided.numpy(), values @ values)
+
+
+@pytest.mark.torch
+def test_groups_are_written_to_arrays_of_another_framework(torch):
+    a, b = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
+    for target in (torch.zeros(4, 3, dtype=torch.bfloat16), torch.zeros(4, 6)[:, ::2]):
+        assert rocpy.grouped_matmul(a, b, offsets=[0, 1, 3], out=target) is target
+        assert target.tolist() == [[2, 2, 2]] * 3 + [[0, 0, 0]]
+        assert rocpy.grouped_matmul([a], [b[0]], out=[target])[0] is target
+        assert (target == 2).all()
+        target.zero_()
+
+
 @pytest.mark.torch
 def test_torch_transforms_cast_too(torch):
     def product(a, out):
@@ -167,6 +227,10 @@ def test_torch_transforms_cast_too(torch):
     for function in (product, compiled):
         function(40 * a, narrow)
         assert torch.equal(narrow.float(), torch.full((3, 3), 448.0))
+    overlapping = torch.zeros(9).as_strided((3, 3), (2, 1))
+    with pytest.raises(Exception, match="elements that share memory"):
+        compiled(a, overlapping)
+    assert not overlapping.any()
     with pytest.raises(rocpy.UnsupportedError, match="out"):
         torch.func.vmap(lambda x: rocpy.matmul(x, x.mT, out=torch.empty((3, 3))))(a[None])
 
