@@ -245,8 +245,8 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     if not isinstance(epilogue, str):
         if is_custom(epilogue):
             raise UnsupportedError(
-                "epilogue: custom epilogues (created by @rocpy.epilogue) are not supported in this call; use "
-                "rocpy.matmul, for groups once for each, or give an epilogue's name"
+                "epilogue: custom epilogues (created by @rocpy.epilogue) are not supported in this call; pass an "
+                "epilogue's name, or use rocpy.matmul (for a grouped product, once for each group)"
             )
         _refuse_function(epilogue)
         raise InvalidProblemError(

@@ -19,10 +19,12 @@ def no_algorithm(problem: Problem, options: Options) -> str:
             f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; omit the option, "
             "or use a platform that supports it (see rocpy.blaslt.supported(..., options=...))"
         )
+    limit = f"{options.max_workspace_bytes} bytes of workspace"
+    why = f"the {chosen.name} platform has no algorithm for {problem} within {limit}"
+    if options.fallback == "error" and problem.epilogue != "default":
+        return why  # a composition would do, which the options forbid: the message goes on with that
     return (
-        f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes "
-        "of workspace; "
-        "try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger "
+        f"{why}; try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger "
         "options(max_workspace_bytes=...)"
     )
 
