@@ -9,7 +9,12 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 
 
 cdef extern from "Python.h":
+    ctypedef int PyGILState_STATE
     bint Py_IsInitialized() nogil
+    void PyGILState_Release(PyGILState_STATE) nogil
+
+cdef extern from "gil.h" namespace "rocpy" nogil:
+    PyGILState_STATE ensure_gil()
 
 
 cdef class Import:
@@ -84,11 +89,17 @@ cdef struct Export:
 
 cdef void release(Export* record) noexcept nogil:
     # A consumer may drop its tensor in any thread, and as late as after the interpreter's end.
+    # Its destructor, that of a tensor in C++, cannot be unwound.
     if not Py_IsInitialized():
         return
-    with gil:
-        Py_DECREF(<object>record.owner)
-        PyMem_Free(record)
+    cdef PyGILState_STATE state = ensure_gil()
+    drop(record)
+    PyGILState_Release(state)
+
+
+cdef void drop(Export* record) noexcept with gil:
+    Py_DECREF(<object>record.owner)
+    PyMem_Free(record)
 
 
 cdef void delete_versioned(DLManagedTensorVersioned* managed) noexcept nogil:

@@ -45,6 +45,17 @@ PROGRAMS = {
     """
         for wait in ("stream.synchronize()", "event.synchronize()", "rocpy.Device(0).synchronize()")
     },
+    "daemon threads without the GIL": """
+    from rocpy import cooperative as coop
+    kernel = coop.jit(lambda x: None)
+    kernel[1, 1](a)
+    def busy(function, *arguments):
+        while True:
+            function(*arguments)
+    for call in ((kernel[1, 64], a), (rocpy.plan_cache.clear,), (rocpy.plan_cache.resize, 9)):
+        threading.Thread(target=busy, args=call, daemon=True).start()
+    time.sleep(0.2)
+    """,
     "finaliser that computes": """
     class Late:
         def __del__(self, matmul=rocpy.matmul, a=a):

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "context.hpp"
+#include "gil.h"
 
 namespace py = pybind11;
 
@@ -31,7 +32,7 @@ PYBIND11_MODULE(_plan_cache, module) {
   module.def(
       "clear",
       [] {
-        py::gil_scoped_release released;  // dropping a plan calls into the platform
+        rocpy::ReleasedGil released;  // dropping a plan calls into the platform
         rocpy::plan_cache().clear();
         rocpy::drop_contexts();
       },
@@ -40,7 +41,7 @@ PYBIND11_MODULE(_plan_cache, module) {
       "resize",
       [](int64_t capacity) {
         if (capacity < 0) throw py::value_error("capacity = " + std::to_string(capacity) + "; it must be 0 or more");
-        py::gil_scoped_release released;
+        rocpy::ReleasedGil released;
         if (!rocpy::plan_cache().resize(capacity).ok()) throw std::bad_alloc();
       },
       py::arg("capacity"), "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gil.h"
 #include "launch.hpp"
 #include "pool.hpp"
 #include "simt.h"
@@ -269,7 +270,7 @@ py::object run(const py::dict &entries, const rocpy_simt_config &config, const p
   own.stack_bytes = std::max(own.stack_bytes, entry[2].cast<int64_t>());
   std::unique_ptr<Error> error;
   {
-    py::gil_scoped_release released;
+    rocpy::ReleasedGil released;
     error = rocpy::simt::launch({function, form}, packed.words.data(), own, std::move(packed.arrays));
   }
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
@@ -316,7 +317,7 @@ PYBIND11_MODULE(_simt, module) {
   module.def(
       "measure_switch_ns",
       [](int32_t threads, int32_t rounds) {
-        py::gil_scoped_release released;
+        rocpy::ReleasedGil released;
         return rocpy::simt::measure_switch_ns(threads, rounds);
       },
       py::arg("threads"), py::arg("rounds"),
