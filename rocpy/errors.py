@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocpy._signatures import public_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ClosedError",
@@ -39,6 +39,9 @@ __all__ = [
 ]
 
 __dir__ = public_names(globals())
+
+
+_Error = TypeVar("_Error", bound="RocpyError")
 
 
 class RocpyError(Exception):
@@ -80,6 +83,23 @@ class _CallError(RocpyError):
         self.library = library
         self.status = status
         self.status_name = status_name
+
+
+def shown_as(public: type[RocpyError]) -> Callable[[type[_Error]], type[_Error]]:
+    """Return what gives an exception of the package's own the name of one of those above, as which a user catches it.
+
+    A copy, as another process gets it, is of that class.
+    """
+
+    def reduce(self: RocpyError) -> tuple[Any, ...]:
+        return public, self.args, self.__dict__
+
+    def name(own: type[_Error]) -> type[_Error]:
+        own.__name__, own.__qualname__, own.__module__ = public.__name__, public.__qualname__, public.__module__
+        own.__reduce__ = reduce  # type: ignore[method-assign, assignment]
+        return own
+
+    return name
 
 
 class LibraryError(_CallError, RuntimeError):

@@ -6,11 +6,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.errors import InvalidOperandError, UnsupportedError, shown_as
 
 __all__ = ["TorchLayerRequired", "advice", "is_unreadable", "refuse_layout"]
 
 
+@shown_as(UnsupportedError)
 class TorchLayerRequired(UnsupportedError):  # noqa: N818 - a call for the torch layer, not a fault
     """A torch tensor whose memory must not be used directly: autograd, a transform or another layer must see the call.
 

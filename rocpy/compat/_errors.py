@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from rocpy.errors import UnsupportedError
+from rocpy.errors import UnsupportedError, shown_as
 
 
+@shown_as(UnsupportedError)
 class UnsupportedAttributeError(UnsupportedError, AttributeError):
     """An attribute that the other library has and AMD's have nothing for: ``hasattr`` is false for it."""

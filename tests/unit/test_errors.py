@@ -8,6 +8,7 @@ from pathlib import Path
 import generate_abi
 import pytest
 
+import rocpy
 from rocpy import errors
 from rocpy.rccl.model.failures import error_of
 
@@ -136,3 +137,20 @@ def test_what_rccl_says_of_memory(code, text, expected):
     error = error_of(code, op="init", seq=None, rank=0, text=text)
     assert type(error) is expected
     assert (error.op, error.rank, error.status) == ("init", 0, code)
+
+
+def test_an_exception_of_the_packages_own_has_the_name_of_a_public_one():
+    torch = pytest.importorskip("torch")
+    for provoke in (
+        lambda: rocpy.Matmul(torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)),
+        lambda: rocpy.epilogue(lambda x: x.shape),
+        lambda: rocpy.epilogue(lambda x: x.no_such_attribute),
+    ):
+        with pytest.raises(errors.RocpyError) as raised:
+            provoke()
+        public = getattr(errors, raised.type.__name__)
+        assert raised.type.__module__ == "rocpy.errors"
+        assert issubclass(raised.type, public)
+        copy = pickle.loads(pickle.dumps(raised.value))
+        assert type(copy) is public
+        assert str(copy) == str(raised.value)

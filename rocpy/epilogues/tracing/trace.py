@@ -18,7 +18,7 @@ from rocpy.epilogues.expressions.types import plain_number
 from rocpy.epilogues.tracing import vocabulary as _vocabulary
 from rocpy.epilogues.tracing.names import CASTS, CHANGES_RANK, METHODS, canonical, shown
 from rocpy.epilogues.tracing.writer import TypeOf, Value, Writer
-from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError, shown_as
 
 __all__ = ["Traced", "applied", "trace"]
 
@@ -51,10 +51,12 @@ def _line_among(frames: Iterable[tuple[FrameType, int]]) -> str:
     return ""
 
 
+@shown_as(UnsupportedError)
 class _NoAttributeError(UnsupportedError, AttributeError):
     """An attribute that stand-ins lack; ``hasattr`` answers no."""
 
 
+@shown_as(InvalidProblemError)
 class _OtherShapeError(InvalidProblemError, AttributeError):
     """An attribute that would give another shape."""
 
