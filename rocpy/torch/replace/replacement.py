@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from rocpy.errors import InvalidOperandError
+from rocpy._messages.suggestions import nearest
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.modules import Linear
 from rocpy.torch.layers.overrides import linear_is_patched
@@ -47,7 +48,8 @@ def replace_linear(
         ``.data``, with which PEFT merges its adapters, is not detected by a packed layer.
     skip
         Names of layers to leave unchanged, with ``*`` as wildcard (``"lm_head"``, ``"*.attention.*"``), or a function
-        of name and module.
+        of name and module. A name without a wildcard must be one of the model's modules; a pattern that matches none is
+        noted in the report.
 
     Returns
     -------
@@ -59,6 +61,8 @@ def replace_linear(
     ------
     InvalidOperandError
         If ``model`` is not a module, or ``skip`` neither names nor a function.
+    InvalidProblemError
+        If ``skip`` names a module that the model does not have.
 
     Notes
     -----
@@ -89,8 +93,8 @@ def replace_linear(
     """
     if not isinstance(model, nn.Module):
         raise InvalidOperandError(f"model: got {type(model).__name__}; pass a torch.nn.Module")
-    skipped = _matcher(skip)
     report = ReplaceReport()
+    skipped = _matcher(skip, model, report)
     modules = list(model.named_modules())
     refused = _fast_paths(modules)
     size = sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
@@ -130,7 +134,7 @@ def _notes(report: ReplaceReport) -> list[str]:
     return ["torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()"]
 
 
-def _matcher(skip: Iterable[str] | Callable[..., bool]) -> Callable[..., bool]:
+def _matcher(skip: Iterable[str] | Callable[..., bool], model: nn.Module, report: ReplaceReport) -> Callable[..., bool]:
     if callable(skip):
         return skip
     patterns = (skip,) if isinstance(skip, str) else tuple(skip) if isinstance(skip, Iterable) else (skip,)
@@ -138,7 +142,26 @@ def _matcher(skip: Iterable[str] | Callable[..., bool]) -> Callable[..., bool]:
         raise InvalidOperandError(
             f"skip: got {skip!r}, expected names of layers, with * as wildcard, or a function of name and module"
         )
-    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)  # noqa: ARG005
+    names: dict[nn.Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):  # a module may have several
+        names.setdefault(module, []).append(name)
+    known = [name for several in names.values() for name in several if name]
+    for pattern in patterns:
+        if any(fnmatchcase(name, pattern) for name in known):
+            continue
+        if not any(sign in pattern for sign in "*?["):
+            raise InvalidProblemError(f"skip: the model has no module {pattern!r}{_similar(pattern, known)}")
+        report.notes.append(f"skip: {pattern!r} matches no module")
+    return lambda _, module: any(fnmatchcase(name, pattern) for name in names[module] for pattern in patterns)
+
+
+def _similar(name: str, known: list[str]) -> str:
+    """Return what was probably meant by a name that no module has: the nearest name, or those that end like it."""
+    own, lasts = name.rpartition(".")[2], {one.rpartition(".")[2] for one in known}
+    last = own if own in lasts else nearest(own, lasts)
+    ends = [one for one in known if last and one.rpartition(".")[2] == last]
+    near = nearest(name, known) or (ends[0] if len(ends) == 1 else f"*.{last}" if ends else "")
+    return f"; did you mean {near!r}?" if near else "; print(model) shows their names"
 
 
 # ---- layers ----

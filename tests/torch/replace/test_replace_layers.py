@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
@@ -76,6 +76,7 @@ def test_what_is_not_replaced_is_said():
     assert "Tagged" in reasons["tagged"]
     assert "int8" in reasons["integer"]
     assert all(reasons.values())
+    assert not [note for note in report.notes if "skip" in note]
     again = rt.replace_linear(model, skip=lambda name, module: "good" in name)
     assert [row.name for row in again.replaced] == ["skipped"]
 
@@ -260,3 +261,20 @@ def test_twice(x):
     first.undo()
     assert type(model) is nn.Sequential
     assert type(model[0]) is nn.Linear
+
+
+def test_a_skipped_name_that_no_module_has_is_refused_before_anything_changes():
+    model = nn.ModuleDict({"body": nn.Sequential(nn.Linear(2, 2)), "lm_head": nn.Linear(2, 2)})
+    for skip, meant in (("lm_haed", "'lm_head'"), ("head.lm_head", "'lm_head'"), (["body.0", "0"], "'body.0'")):
+        with pytest.raises(InvalidProblemError, match=f"skip: the model has no module .*; did you mean {meant}"):
+            rt.replace_linear(model, skip=skip)
+        assert type(model["lm_head"]) is nn.Linear
+    report = rt.replace_linear(model, skip=["body.*", "*.attention.*"])
+    assert [row.name for row in report.replaced] == ["lm_head"]
+    assert "skip: '*.attention.*' matches no module" in report.notes
+
+
+def test_each_name_of_a_shared_layer_can_be_skipped():
+    shared = nn.Linear(2, 2)
+    model = nn.ModuleDict({"first": shared, "second": shared})
+    assert not rt.replace_linear(model, skip="second").replaced
