@@ -162,11 +162,18 @@ def divides(x, by, out, how):
         held = x[0]
         held //= by  # 3
         out[0] = held
+    elif how == 5:
+        out[0] = np.floor_divide(x[0], by)  # 5
+    elif how == 6:
+        x //= by  # 6
+        out[0] = x[0]
+    elif how == 7:
+        out[:] = 7 // (x * by)  # 7
     else:
         out[0] = x[0] / by  # of floats, as numpy has it
 
 
-@pytest.mark.parametrize("how", range(4))
+@pytest.mark.parametrize("how", [0, 1, 2, 3, 5, 6, 7])
 def test_integers_divided_by_zero(how):
     x, out = np.array([7]), np.zeros(1)
     with pytest.raises(KernelDivisionError, match="divides an integer by zero") as told:
@@ -174,7 +181,7 @@ def test_integers_divided_by_zero(how):
     assert isinstance(told.value, ZeroDivisionError)
     assert (told.value.filename, told.value.line) == (__file__, line_of(divides, f"# {how}"))
     divides[1, 1](x, 2, out, how)
-    assert out[0] == (1 if how == 1 else 3)
+    assert out[0] == {1: 1, 7: 0}.get(how, 3)
 
 
 def test_floats_divided_by_zero_are_infinite():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Indices of ``x.flat``, shifts, divisions and powers mean what they mean in numpy, in every mode and on GPUs."""
 
+import math
+
 import numpy as np
 import pytest
 from device_kernels import NO_COMPILER
@@ -181,6 +183,75 @@ def test_whole_arrays_have_infinite_quotients_and_powers():
     with np.errstate(divide="ignore", invalid="ignore"):
         np.testing.assert_array_equal(powers, x ** n.astype(float))
         np.testing.assert_array_equal(quotients, [z / z[0], z / z[0]])
+
+
+def test_floats_are_divided_as_the_operators_do():
+    @coop.jit
+    def kernel(x, y, out, whole):
+        i = coop.threadIdx.x
+        out[0, i], out[1, i], out[2, i] = x[i] // y[i], np.floor_divide(x[i], y[i]), np.divmod(x[i], y[i])[0]
+        if i == 0:
+            whole //= y
+
+    x = np.array([1, 1, -1, np.inf, 7.5, 5, -7.5, 0])
+    y = np.array([0.1, 1e-8, np.inf, 2, -2, -np.inf, 0, 0])
+    out, whole = np.zeros((3, 8)), x.copy()
+    kernel[1, 8](x, y, out, whole)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = x // y
+    for each in (*out, whole):
+        np.testing.assert_array_equal(each, expected)
+        np.testing.assert_array_equal(np.signbit(each[2:6]), np.signbit(expected[2:6]))
+
+
+def test_unsigned_numbers_have_the_sign_and_the_multiples_of_numpy():
+    @coop.jit
+    def kernel(x, y, signs, whole, multiples):
+        i = coop.threadIdx.x
+        signs[i], multiples[i] = np.sign(y[i]), np.lcm(x[i], 6)
+        if i == 0:
+            whole[:] = np.sign(x)
+
+    x, signs, whole, multiples = LARGE, *np.zeros((3, 4), np.uint64)
+    kernel[1, 4](x, np.array([200, 0, 255, 1], np.uint8), signs, whole, multiples)
+    assert signs.tolist() == [1, 0, 1, 1]
+    np.testing.assert_array_equal(whole, np.sign(x))
+    np.testing.assert_array_equal(multiples, np.lcm(x, np.uint64(6)))
+
+
+def test_integers_are_rounded_exactly():
+    @coop.jit
+    def kernel(x, digits, out, unsigned):
+        i = coop.threadIdx.x
+        out[i, 0], out[i, 1], out[i, 2] = round(x[i]), math.trunc(x[i]), round(x[i], 0)
+        for j in range(digits.shape[0]):
+            out[i, 3 + j] = round(x[i], digits[j])
+        if i < unsigned.shape[0]:
+            unsigned[i] = round(unsigned[i])
+
+    x, digits = np.array([2**53 + 1, 2**63 - 8, -(2**62) - 1, -25, 15]), np.array([1, -1, -18, -19, -99])
+    out, unsigned = np.zeros((5, 8), int), LARGE.copy()
+    kernel[1, 5](x, digits, out, unsigned)
+    for each, row in zip(x.tolist(), out, strict=True):
+        exact = [*3 * [each], *(round(each, n) for n in digits.tolist())]
+        assert row.tolist() == [(value + 2**63) % 2**64 - 2**63 for value in exact]
+    np.testing.assert_array_equal(unsigned, LARGE)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.int8, *(pytest.param(each, marks=pytest.mark.slow) for each in (np.uint16, bool))]
+)
+def test_quotients_of_narrow_integers_are_float64(dtype):
+    @coop.jit
+    def kernel(x, y, out):
+        out[0], out[1], out[2], out[3] = x / y, 1 / y, np.true_divide(x, y), x / y[0]
+        np.true_divide(x, y, out[4])
+        out[5] = np.true_divide(x[0], y[1])
+
+    x, y, out = np.array([1, 10, 100], dtype), np.array([3, 7, 9], dtype), np.zeros((6, 3))
+    kernel[1, 1](x, y, out)
+    expected = [x / y, 1 / y, x / y, x / y[0], x / y, 3 * [np.true_divide(x[0], y[1])]]
+    np.testing.assert_array_equal(out, expected)
 
 
 LARGE = np.array([2**53 + 1, 2**62 + 7, 2**63 + 11, 2**64 - 1], np.uint64)

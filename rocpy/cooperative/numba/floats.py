@@ -427,6 +427,7 @@ class NarrowInference(IntegerInference):
     """Type inference in which literals are float32 and integers follow the floats that they meet."""
 
     _name = "rocpy_narrow_inference"
+    _wide_quotients = False
 
     def run_pass(self, state: Any) -> bool:
         """Find the types, again as long as an operation changes."""

@@ -32,7 +32,6 @@ from rocpy.cooperative.numba.memory.writes import FindWrites
 from rocpy.cooperative.numba.runtime import call, current
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
-_DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
 _PACKAGE = "rocpy.cooperative"
 # Numba names what an instruction computes by its offset in the bytecode; in a function that it has put in line, too.
 _OFFSET = re.compile(r"(?:^\$|_v)(\d+)[a-z_]+[._]\d+")
@@ -48,7 +47,8 @@ class KernelLower(Lower):
         super().__init__(context, *arguments, **options)
         base: Any = type(context)
         kind: Any = kernel_context(base)
-        self.context.__class__, self.context.cached_internal_func = kind, kind.compiled  # a copy, of this function
+        self.context.__class__ = kind  # of a copy, for this function
+        self.context.cached_internal_func = kind.compiled[bool(self.context.enable_boundscheck)]
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
         """Lower an expression."""
@@ -196,14 +196,9 @@ class CheckedLower(SiteLower):
 
     def lower_inst(self, inst: Any) -> None:
         """Lower one instruction between what the runtime is to know before and after it."""
-        divisor = self._divisor(inst)
         call_of_whole = self._is_call(inst)
-        if divisor is not None or call_of_whole or isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
+        if call_of_whole or isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
             self._mark_line(inst)
-        if divisor is not None:
-            value = self.loadvar(divisor.name)
-            with cgutils.if_unlikely(self.builder, self.builder.icmp_signed("==", value, value.type(0))):
-                call(self.builder, "rocpy_simt_divided_by_zero", current(self.builder))
         method = whole.method_of(self.typeof(inst.value.func.name)) if call_of_whole else ""
         if call_of_whole:
             for variable, kind in whole.arrays_read(inst.value, self.typeof):
@@ -240,20 +235,6 @@ class CheckedLower(SiteLower):
         )
         write = self._function(operator.setitem, signature.args)
         write(self.builder, (self.loadvar(expression.func.name), self.context.get_dummy_value(), value))
-
-    def _divisor(self, inst: Any) -> Any:
-        """Return the variable that integers are divided by; None where nothing is."""
-        expression = getattr(inst, "value", None)
-        if not isinstance(inst, ir.Assign) or not isinstance(expression, ir.Expr):
-            return None
-        if expression.op in ("binop", "inplace_binop") and expression.fn in _DIVISIONS:
-            operands = [expression.lhs, expression.rhs]
-        elif expression.op == "call" and getattr(self.typeof(expression.func.name), "typing_key", None) in _DIVISIONS:
-            operands = list(expression.args)
-        else:
-            return None
-        integers = all(isinstance(self.typeof(each.name), types.Integer) for each in operands)
-        return operands[1] if len(operands) == 2 and integers else None
 
     def lower_function_body(self) -> Any:
         """Lower the body, then put the calls in."""

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numba.core import ir, types
 from numba.core.typing import npydecl
+from numba.cpython import numbers
 
 from rocpy.cooperative.numba.arithmetic import floats, integers
 
 _OF_INTEGERS = re.compile("[bBhHiIlLqQ]+->[bBhHiIlLqQ]+$")  # loops of numpy's
+_OF_FLOATS = re.compile("([fd])\\1->\\1+$")
 _OF_COMPLEX = re.compile("([FD])\\1->\\1$")
 _INTEGERS: dict[Any, Any] = {
     np.floor_divide: lambda *arguments: integers.rounded_down(*arguments)[0],
@@ -24,7 +26,10 @@ _INTEGERS: dict[Any, Any] = {
     np.left_shift: functools.partial(integers.shift, True),
     np.right_shift: functools.partial(integers.shift, False),
     np.power: integers.power,
+    np.sign: integers.sign,
+    np.lcm: integers.lcm,
 }
+_FLOATS: dict[Any, Any] = {np.floor_divide: numbers.real_floordiv_impl, np.divmod: numbers.real_divmod_impl}
 _COMPLEX: dict[Any, Any] = {np.true_divide: floats.complex_quotient, np.power: floats.complex_power}
 # The functions of numpy's that operators are.
 UFUNCS = {
@@ -45,7 +50,8 @@ def kernel_context(base: Any) -> Any:
     class Context(base):
         """Numba's, with the arithmetic of this package, also in what it compiles for parts of a kernel."""
 
-        compiled: ClassVar[dict[Any, Any]] = {}  # such parts, which Numba shares with all that it compiles
+        # Such parts, which Numba shares with all that it compiles, without and with the checks of debug mode.
+        compiled: ClassVar[dict[bool, dict[Any, Any]]] = {False: {}, True: {}}
 
         def get_function(self, function: Any, signature: Any, *arguments: Any, **options: Any) -> Any:
             """Return the code of a function."""
@@ -57,7 +63,7 @@ def kernel_context(base: Any) -> Any:
         def get_ufunc_info(self, ufunc_key: Any) -> Any:
             """Return the code of a function of numpy's, by its loops."""
             loops = dict(super().get_ufunc_info(ufunc_key))
-            for pattern, codes in ((_OF_INTEGERS, _INTEGERS), (_OF_COMPLEX, _COMPLEX)):
+            for pattern, codes in ((_OF_INTEGERS, _INTEGERS), (_OF_FLOATS, _FLOATS), (_OF_COMPLEX, _COMPLEX)):
                 if ufunc_key in codes:
                     loops |= {loop: codes[ufunc_key] for loop in loops if pattern.match(loop)}
             return loops

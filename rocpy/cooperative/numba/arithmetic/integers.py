@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Code that divides and shifts integers, by 0, by -1 and by their width too."""
+"""Code that divides, shifts and rounds integers, by 0, by -1 and by their width too."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba.core import cgutils, types
+from numba.extending import overload
 
 from rocpy.cooperative.numba.llvm_types import I1
+from rocpy.cooperative.numba.runtime import call, current
 
 
 def number_of(signature: Any) -> Any:
@@ -21,12 +24,15 @@ def as_result(context: Any, builder: Any, signature: Any, operands: Any) -> list
     return [context.cast(builder, value, kind, number_of(signature)) for value, kind in pairs]
 
 
-def _truncated(builder: Any, signed: bool, left: Any, right: Any) -> tuple[Any, Any]:
+def _truncated(context: Any, builder: Any, signed: bool, left: Any, right: Any) -> tuple[Any, Any]:
     """Return quotient and remainder, rounded towards 0; by zero both are 0, and the quotient by -1 wraps around.
 
     No divisor is 0 or -1, for which LLVM's division is undefined, and undefined in 32 bits where a GPU divides in them.
     """
     kind = left.type
+    if context.enable_boundscheck:
+        with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", right, kind(0))):
+            call(builder, "rocpy_simt_divided_by_zero", current(builder))
     # By 0 and -1 the quotient is the product: 0, and the negative of the dividend.
     quotients, remainders = cgutils.alloca_once(builder, kind), cgutils.alloca_once(builder, kind)
     builder.store(builder.mul(left, right), quotients)
@@ -45,8 +51,8 @@ def rounded_down(context: Any, builder: Any, signature: Any, operands: Any) -> t
     kind, signed = left.type, number_of(signature).signed
     kinds = [types.unliteral(each) for each in signature.args]
     if kinds[0].signed != kinds[1].signed and kind.width == 64:
-        return _of_mixed(builder, [each.signed for each in kinds], left, right)
-    quotient, remainder = _truncated(builder, signed, left, right)
+        return _of_mixed(context, builder, [each.signed for each in kinds], left, right)
+    quotient, remainder = _truncated(context, builder, signed, left, right)
     if not signed:
         return quotient, remainder
     differs = builder.icmp_signed("<", builder.xor(remainder, right), kind(0))
@@ -57,7 +63,7 @@ def rounded_down(context: Any, builder: Any, signature: Any, operands: Any) -> t
     )
 
 
-def _of_mixed(builder: Any, signed: list[bool], left: Any, right: Any) -> tuple[Any, Any]:
+def _of_mixed(context: Any, builder: Any, signed: list[bool], left: Any, right: Any) -> tuple[Any, Any]:
     """Return quotient and remainder, rounded down, of a signed and an unsigned number, modulo 2**64."""
     kind = left.type
     negative = builder.icmp_signed("<", left if signed[0] else right, kind(0))
@@ -65,7 +71,7 @@ def _of_mixed(builder: Any, signed: list[bool], left: Any, right: Any) -> tuple[
         builder.select(negative, builder.neg(each), each) if mine else each
         for each, mine in zip((left, right), signed, strict=True)
     ]
-    quotient, remainder = _truncated(builder, False, *magnitudes)
+    quotient, remainder = _truncated(context, builder, False, *magnitudes)
     lower = builder.zext(builder.icmp_unsigned("!=", remainder, kind(0)), kind)
     quotient = builder.select(negative, builder.neg(builder.add(quotient, lower)), quotient)
     remainder = builder.sub(left, builder.mul(quotient, right))
@@ -80,7 +86,59 @@ def both(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
 
 def fmod(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
     """Return the remainder of a quotient that is rounded towards 0."""
-    return _truncated(builder, signature.return_type.signed, *as_result(context, builder, signature, operands))[1]
+    values = as_result(context, builder, signature, operands)
+    return _truncated(context, builder, signature.return_type.signed, *values)[1]
+
+
+def sign(_context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    """Return -1, 0 or 1; Numba takes unsigned numbers for signed ones."""
+    (value,) = operands
+    zero = value.type(0)
+    if not signature.return_type.signed:
+        return builder.zext(builder.icmp_unsigned("!=", value, zero), value.type)
+    positive, negative = (builder.icmp_signed(each, value, zero) for each in (">", "<"))
+    return builder.select(positive, value.type(1), builder.sext(negative, value.type))
+
+
+def lcm(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+    """Return the least common multiple, modulo 2**n; Numba computes that of uint64 in float64."""
+
+    def multiple(a: Any, b: Any) -> Any:
+        return a if a == 0 else abs(a * (b // np.gcd(b, a)))
+
+    return context.compile_internal(builder, multiple, signature, operands)
+
+
+def rounded(value: Any, digits: int = 0) -> Any:
+    """Return an integer rounded to a power of ten, half to even, modulo 2**64, as code of kernels."""
+    raise NotImplementedError
+
+
+@overload(rounded)
+def _rounded(value: Any, digits: Any = 0) -> Any:
+    wide, unsigned = types.uint64 if value == types.uint64 else types.int64, types.uint64
+
+    def as_it_is(value: Any, digits: Any = 0) -> Any:
+        return wide(value)
+
+    def to_a_power_of_ten(value: Any, digits: Any = 0) -> Any:
+        if digits >= 0:
+            return wide(value)
+        if digits < -19:  # a half of the unit is beyond 64 bits
+            return wide(0)
+        magnitude, unit = unsigned(value), unsigned(1)
+        if value < 0:
+            magnitude = unsigned(0) - magnitude
+        for _ in range(-digits):
+            unit *= unsigned(10)
+        quotient = magnitude // unit
+        rest = magnitude - quotient * unit
+        if rest > unit - rest or (rest == unit - rest and quotient & unsigned(1)):
+            quotient += unsigned(1)
+        magnitude = quotient * unit
+        return wide(unsigned(0) - magnitude) if value < 0 else wide(magnitude)
+
+    return to_a_power_of_ten if isinstance(digits, types.Integer) else as_it_is
 
 
 def shift(leftwards: bool, context: Any, builder: Any, signature: Any, operands: Any) -> Any:

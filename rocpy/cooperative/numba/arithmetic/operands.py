@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from numba.core.typeinfer import TypeInferer
 from numba.np import numpy_support
 
 from rocpy.cooperative.numba.arithmetic.context import UFUNCS
+from rocpy.cooperative.numba.arithmetic.integers import rounded
 
 _SHIFTS = frozenset({operator.lshift, operator.rshift})
 _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
@@ -24,13 +26,15 @@ _OPERATORS = frozenset(UFUNCS) - _COMPARISONS
 _SIGNED_TOO = frozenset(UFUNCS[each] for each in _OPERATORS) | {
     np.fmod
 }  # of which uint64 and an integer have one result
+_QUOTIENTS = frozenset({operator.truediv, np.true_divide})
+_ROUNDED = frozenset({round, math.trunc})
 
 
 class _Operands:
     """The operations of one function whose operands are to be cast."""
 
-    def __init__(self, func_ir: Any, typemap: Any) -> None:
-        self._func_ir, self._types = func_ir, dict(typemap)
+    def __init__(self, func_ir: Any, typemap: Any, wide_quotients: bool) -> None:
+        self._func_ir, self._types, self._wide_quotients = func_ir, dict(typemap), wide_quotients
         self._new: set[str] = set()  # numbers that are of uint64 once operands are cast
         self._others: set[str] = set()  # numbers that are not of uint64
         self.changed = False
@@ -42,6 +46,7 @@ class _Operands:
             for statement in block.body:
                 value = statement.value if isinstance(statement, ir.Assign) else None
                 if isinstance(value, ir.Expr):
+                    body += self._exactly_rounded(block, value)
                     for field, variable, kind in list(self._casts(value)):
                         casts, result = self._cast(block, variable, kind, statement.loc)
                         body += casts
@@ -108,6 +113,10 @@ class _Operands:
         kinds = [self._type_of(each) for _, each in operands]
         elements = [each.dtype if isinstance(each, types.Array) else each for each in kinds]
         whole = isinstance(function, np.ufunc) or elements != kinds
+        if whole and self._wide_quotients and self._is_narrow_quotient(expression, function, elements):
+            field, variable = operands[1 if kinds[0] is not elements[0] and kinds[1] is elements[1] else 0]
+            yield field, variable, types.float64
+            return
         if whole and not all(isinstance(each, types.Integer) for each in elements):
             return
         for mine, (field, variable) in enumerate(operands):
@@ -117,6 +126,15 @@ class _Operands:
                 wanted = self._of_operator(function, operands, kinds, mine)
             if wanted not in (None, kinds[mine]):
                 yield field, variable, wanted
+
+    def _is_narrow_quotient(self, expression: Any, function: Any, elements: Any) -> bool:
+        """Return whether integers of 8 or 16 bits are divided, which Numba does in float32 and numpy in float64."""
+        narrow = [
+            each == types.boolean or (isinstance(each, types.Integer) and each.bitwidth <= 16) for each in elements
+        ]
+        outputs = [self._type_of(each) for each in expression.args[2:]] if expression.op == "call" else []
+        rounded_later = any(getattr(each, "dtype", None) != types.float64 for each in outputs)
+        return function in _QUOTIENTS and expression.op != "inplace_binop" and all(narrow) and not rounded_later
 
     def _of_function(self, function: Any, operands: Any, kinds: Any, elements: Any, mine: int) -> Any:
         """Return the type that a number gets in a function of numpy's, or beside an array: a literal, that of it."""
@@ -210,15 +228,32 @@ class _Operands:
         known = key in (divmod, max, min, pow) if key.__hash__ is not None else False
         return key, arguments if known and len(arguments) == 2 else []
 
+    def _exactly_rounded(self, block: Any, expression: Any) -> list[Any]:
+        """Let a call that rounds an integer, which Numba does in float64, be of this package's function."""
+        if expression.op != "call" or expression.kws or expression.vararg is not None or not expression.args:
+            return []
+        key = getattr(self._types.get(expression.func.name), "typing_key", None)
+        known = key in _ROUNDED if key.__hash__ is not None else False
+        if not known or not isinstance(self._type_of(expression.args[0]), types.Integer):
+            return []
+        function = ir.Var(block.scope, mk_unique_var("$rocpy_rounded"), expression.loc)
+        statement = ir.Assign(ir.Global(rounded.__name__, rounded, expression.loc), function, expression.loc)
+        self._func_ir._definitions[function.name].append(statement.value)
+        expression.func = function
+        self.changed = True
+        return [statement]
+
     def _cast(self, block: Any, variable: Any, kind: Any, loc: Any) -> tuple[list[Any], Any]:
         """Return the statements that cast a variable, and what they set."""
-        function = ir.Var(block.scope, mk_unique_var("$rocpy_integer"), loc)
+        other = ir.Var(block.scope, mk_unique_var("$rocpy_type"), loc)
         result = ir.Var(block.scope, mk_unique_var("$rocpy_cast"), loc)
-        named = ir.Global(str(kind), numpy_support.as_dtype(kind).type, loc)
-        statements = [
-            ir.Assign(named, function, loc),
-            ir.Assign(ir.Expr.call(function, (variable,), (), loc), result, loc),
-        ]
+        if isinstance(self._type_of(variable), types.Array):
+            named: Any = ir.Const(1.0, loc)  # whose products are float64, in an expression with what they are part of
+            value = ir.Expr.binop(operator.mul, variable, other, loc)
+        else:
+            named = ir.Global(str(kind), numpy_support.as_dtype(kind).type, loc)
+            value = ir.Expr.call(other, (variable,), (), loc)
+        statements = [ir.Assign(named, other, loc), ir.Assign(value, result, loc)]
         for each in statements:
             self._func_ir._definitions[each.target.name].append(each.value)
         self._types[result.name] = kind
@@ -234,12 +269,12 @@ def _put(expression: Any, field: Any, variable: Any) -> None:
         expression.args = tuple(variable if i == field else each for i, each in enumerate(expression.args))
 
 
-def cast_operands(func_ir: Any, typemap: Any) -> bool:
+def cast_operands(func_ir: Any, typemap: Any, *, wide_quotients: bool) -> bool:
     """Cast the integers that numpy, or the rule of kernels for 64 bits, takes to be of another type than Numba does.
 
-    Return whether there are any: types are then to be inferred again.
+    Return whether there are any: types are then to be inferred again. `wide_quotients`: those of integers are float64.
     """
-    operands = _Operands(func_ir, typemap)
+    operands = _Operands(func_ir, typemap, wide_quotients)
     operands.cast_all()
     operands.begin_unsigned()
     return operands.changed
@@ -250,6 +285,7 @@ class IntegerInference(NopythonTypeInference):
     """Type inference in which integers have the types that numpy has for them."""
 
     _name = "rocpy_integer_inference"
+    _wide_quotients = True
 
     def run_pass(self, state: Any) -> bool:
         """Find the types, again as long as an operand changes."""
@@ -258,10 +294,10 @@ class IntegerInference(NopythonTypeInference):
             super().run_pass(state)
         except Exception:
             # numpy has no function of uint64 and int64 for `x >> 1`: what types there are tell what to cast.
-            if not cast_operands(state.func_ir, _some_types(state)):
+            if not cast_operands(state.func_ir, _some_types(state), wide_quotients=self._wide_quotients):
                 raise
             return self.run_pass(state)
-        while cast_operands(state.func_ir, state.typemap):
+        while cast_operands(state.func_ir, state.typemap, wide_quotients=self._wide_quotients):
             state.return_type = returned
             super().run_pass(state)
         return True
