@@ -25,7 +25,7 @@ from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, hold_until, mark_stream, release_finished
-from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, ends_by, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, type_of, wait_for
+from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, ends_by, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
 from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
@@ -473,25 +473,6 @@ cdef class Handle:
         release_finished()
         if code != 0:
             raise error_of(code, op="abort", seq=None, rank=self.rank, text=last_text(NULL))
-
-    def make_op(self, scalar_bytes, int hip_type):
-        """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""
-        cdef bytes raw = bytes(scalar_bytes)
-        cdef char* at = raw
-        cdef int code
-        cdef abi.ncclRedOp_t number
-        cdef PreMulSum reduction = PreMulSum.__new__(PreMulSum)
-        self.check()
-        reduction.type = type_of(hip_type)
-        if reduction.type < 0:
-            raise InvalidOperandError("dtype: RCCL has no sums of this type")
-        code = <int>abi.slot_ncclRedOpCreatePreMulSum(
-            &number, <void*>at, <abi.ncclDataType_t>reduction.type, abi.ncclScalarHostImmediate, self.comm
-        )
-        if code != 0:
-            raise self.failure_of(code, "premul_sum", None)
-        reduction.number, reduction.owner, reduction.is_open = <int>number, self, True
-        return reduction
 
 
 cdef int set_op(Handle self, Call call, object op) except -1:

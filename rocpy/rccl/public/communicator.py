@@ -20,6 +20,7 @@ from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.scope import run_grouped
 from rocpy.rccl.handles.joining import finish_init, start_init
+from rocpy.rccl.handles.operators import make_premul_sum
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.model import dtypes
 from rocpy.rccl.model.arguments import check_seconds
@@ -245,7 +246,7 @@ class Communicator(Joining, Remote, Family):
         is_value = (value == factor).all() if "int" in name else _kind_of(value) == _kind_of(factor)
         if not is_value:
             raise InvalidArgumentError(f"scalar: {scalar!r} is not a value of {name}")
-        return self.make_op(value.tobytes(), dtypes.hip_number(name))
+        return make_premul_sum(self, value.tobytes(), dtypes.hip_number(name))
 
     def trace(self) -> list[dict[str, Any]]:
         """Return the last calls of this rank that were launched, oldest first.
