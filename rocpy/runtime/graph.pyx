@@ -4,7 +4,7 @@
 from threading import get_ident
 
 from rocpy._signatures import signature_like
-from rocpy.errors import InvalidProblemError, RocpyError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError
 
 cimport abi
 cimport cython
@@ -36,6 +36,8 @@ cdef class Graph(Owner):
 
     Raises
     ------
+    InvalidOperandError
+        The stream is not a :class:`rocpy.Stream`.
     InvalidProblemError
         There is no such mode.
 
@@ -69,12 +71,14 @@ cdef class Graph(Owner):
         self.capturing = False
 
     @cython.embedsignature(False)
-    def __init__(self, StreamHandle stream not None, mode="thread_local"):
+    def __init__(self, stream, mode="thread_local"):
+        if not isinstance(stream, StreamHandle):
+            raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected a rocpy.Stream")
         if mode not in _MODES:
             raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
-        stream.check()
         self.stream = stream
-        self.device_index = stream.device_index
+        self.stream.check()
+        self.device_index = self.stream.device_index
         self.mode = _MODES.index(mode)
         self.opened()
 

@@ -436,7 +436,9 @@ def _name_of_dtype(value: object) -> str:
 
 def to_json(selection: Iterable[Case]) -> str:
     """Return a JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
-    selection = list(selection) if hasattr(type(selection), "__iter__") else [selection]
+    if not hasattr(type(selection), "__iter__"):
+        raise _not_cases(selection)
+    selection = tuple(selection)
     for case in selection:
         if not isinstance(case, Case):
             raise _not_cases(case)

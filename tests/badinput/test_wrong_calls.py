@@ -114,6 +114,7 @@ OBJECTS = [
     ("rocpy.tuning.export_json(None)", InvalidOperandError, "records: got NoneType", "rocpy.tuning.Record"),
     ("rocpy.tuning.export_tunableop(3)", InvalidOperandError, "records: got int"),
     ("rocpy.tuning.export_hipblaslt(3)", InvalidOperandError, "records: got int"),
+    ("rocpy.Graph(None)", InvalidOperandError, "stream: got NoneType", "rocpy.Stream"),
     ("rocpy.testing.run_case(None)", InvalidOperandError, "case: got NoneType", "rocpy.testing.Case"),
     ("rocpy.testing.make_operands(A)", InvalidOperandError, "case: got ndarray"),
     ("rocpy.testing.to_json([A])", InvalidOperandError, "selection: got ndarray"),
