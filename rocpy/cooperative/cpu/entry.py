@@ -88,9 +88,9 @@ define internal void @rocpy_free(ptr %memory) {{
   call void @{_FREE}(ptr %memory)
   ret void
 }}
-declare void @rocpy_kernel_allocated(ptr, ptr)
-declare void @rocpy_kernel_freed(ptr)
 """
+# Code that copies operands of whole arrays declares them, too.
+_TOLD = {"rocpy_kernel_allocated": "ptr, ptr", "rocpy_kernel_freed": "ptr"}
 _CALLS = ((f"call ptr @{_ALLOCATE}(", "call ptr @rocpy_allocate("), (f"call void @{_FREE}(", "call void @rocpy_free("))
 
 
@@ -101,7 +101,9 @@ def _told_of_allocations(module: Any) -> Any:
         return module
     for old, new in _CALLS:
         text = text.replace(old, new)
-    return llvm.parse_assembly(text + _TELLING)
+    missing = [name for name in _TOLD if f"declare void @{name}(" not in text]
+    declarations = "".join(f"declare void @{name}({_TOLD[name]})\n" for name in missing)
+    return llvm.parse_assembly(text + _TELLING + declarations)
 
 
 def _stack_bytes(module: Any) -> int:

@@ -14,6 +14,7 @@ from numba.core.typing import npydecl
 from numba.cpython import numbers
 
 from rocpy.cooperative.numba.arithmetic import floats, integers
+from rocpy.cooperative.numba.memory.checks import checked
 
 _OF_INTEGERS = re.compile("[bBhHiIlLqQ]+->[bBhHiIlLqQ]+$")  # loops of numpy's
 _OF_FLOATS = re.compile("([fd])\\1->\\1+$")
@@ -55,10 +56,11 @@ def kernel_context(base: Any) -> Any:
 
         def get_function(self, function: Any, signature: Any, *arguments: Any, **options: Any) -> Any:
             """Return the code of a function."""
-            own = _operation(getattr(function, "typing_key", function), signature)
-            if own is None:
-                return super().get_function(function, signature, *arguments, **options)
-            return lambda builder, operands, loc=None: own(self, builder, signature, operands)
+            key = getattr(function, "typing_key", function)
+            own = _operation(key, signature)
+            if own is not None:
+                return lambda builder, operands, loc=None: own(self, builder, signature, operands)
+            return checked(self, key, signature, super().get_function(function, signature, *arguments, **options))
 
         def get_ufunc_info(self, ufunc_key: Any) -> Any:
             """Return the code of a function of numpy's, by its loops."""
