@@ -45,6 +45,8 @@ NAMES: dict[str, object] = {
 
 EPILOGUES = [
     ("matmul(A, B, epilogue='gelu_bais', bias=BIAS)", InvalidProblemError, "'gelu_bais'; did you mean 'gelu_bias'?"),
+    ("rocpy.Epilogue('gleu')", InvalidProblemError, "no epilogue 'gleu'; did you mean 'gelu'?"),
+    ("rocpy.epilogue(lambda y: y.astype('flaot32'))", InvalidOperandError, "'flaot32'", "did you mean 'float32'?"),
     ("matmul(A, B, epilogue='RELU')", InvalidProblemError, "did you mean 'relu'?"),
     ("matmul(A, B, epilogue='gelu-erf')", InvalidProblemError, "did you mean 'gelu_erf'?"),
     ("matmul(A, B, epilogue='gelu_tanh')", InvalidProblemError, "did you mean 'gelu'?"),

@@ -390,11 +390,13 @@ def test_gpus_give_the_same():
             quotient[1] = np.float64(least[2]) ** -1 == np.inf
             quotient[2] = np.mod(x[0], least[1]) + np.fmod(x[0], least[2])
             quotient[3] = least[2] + least[1] ** n[0] + (least[0] - 1) ** n[1]
+            quotient[4], quotient[5] = round(n[10] + 1), np.sign(np.uint64(n[8]))
+            quotient[6] = np.floor_divide(np.float64(least[1]) + 2, 0.1)
             np.left_shift(n, 64, n)
 
     types = 4 * ["int64[::1]"] + ["int32[::1]", "int64[::1]"]
     code = coop.compile(coop.jit(kernel), f"void({','.join(types)})", arch="gfx942", threads=64)
-    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.full(4, -1)
+    least, quotient = np.array([-(2**31), -1, 0], np.int32), np.full(7, -1)
     memory = np.full(3 * len(AMOUNTS), -5)
     x = memory[len(AMOUNTS) : -len(AMOUNTS)]
     n, left, right, expected = AMOUNTS.copy(), np.zeros_like(x), np.zeros_like(x), (x << AMOUNTS, x >> AMOUNTS)
@@ -402,5 +404,5 @@ def test_gpus_give_the_same():
     amdgpu.run(code.code, code.name, 1, len(x), *arrays)
     np.testing.assert_array_equal((left, right), expected)
     assert np.flatnonzero(memory == 7).tolist() == [2 * len(AMOUNTS) - 1]
-    assert quotient.tolist() == [2**31, 1, 0, 1 - (2**31 + 1)]
+    assert quotient.tolist() == [2**31, 1, 0, 1 - (2**31 + 1), 1 - 2**63, 1, 9]
     assert not n.any()

@@ -63,7 +63,7 @@ def test_torch_arguments(torch):
         row_sums[5, 64](x.requires_grad_(), out)
     with pytest.raises(InvalidOperandError, match="sparse"):
         row_sums[5, 64](torch.eye(5).to_sparse(), out)
-    with pytest.raises(UnsupportedError, match="x is on meta"):
+    with pytest.raises(InvalidOperandError, match="x is on the meta device, which has no memory"):
         row_sums[5, 64](torch.empty(5, 100, device="meta"), out)
 
 

@@ -7,6 +7,7 @@ import string
 import token
 import types
 
+import numba
 import numpy as np
 import pytest
 from device_kernels import NO_COMPILER
@@ -29,6 +30,19 @@ def two(a, b):
 
 def endless(n):
     return endless(n - 1) if n else 0
+
+
+def keyword_only(a, *, scale=2):
+    return a * scale
+
+
+async def coroutine(a):
+    return a
+
+
+@numba.njit
+def compiled(a):
+    return two(a, a)
 
 
 @coop.jit
@@ -80,6 +94,10 @@ WRONG = [
     ("out[0] = string.Template(x[0])", 2, r"string\.Template is a class, which kernels cannot refer to"),
     ("out[0] = x[0](1)", 2, r"float32 is called, which is not a function"),
     ("out[0] = endless(3)", 2, r"endless calls itself, which functions called from kernels cannot do"),
+    ("out[0] = keyword_only(x[0])", 2, r"keyword_only has a keyword-only parameter, scale.*before the \*"),
+    ("out[0] = coroutine(x[0])", 2, r"coroutine is a coroutine function, which kernels cannot call: use def"),
+    ("out[0] = compiled(x[0])", 2, r"two is a Python function that is not compiled.*decorate two with numba\.njit"),
+    ("out[0] = coop.ThreadData(2, 'flaot32')[0]", 2, r"ThreadData: dtype is 'flaot32'; did you mean 'float32'\?"),
     ("s = {1, 'a'}\n    out[0] = 1", 2, r"KeyError"),
     ("raise box", 2, r"what is raised is not an exception"),
     ("other[1, 2](x)", 2, r"a kernel is launched here"),
@@ -109,6 +127,9 @@ def kernel_of(body, number):
     linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
     names = {"coop": coop, "np": np, "math": math, "box": box, "two": two, "endless": endless, "helpers": helpers}
     names |= {
+        "keyword_only": keyword_only,
+        "coroutine": coroutine,
+        "compiled": compiled,
         "string": string,
         "token": token,
         "TABLE": TABLE,
@@ -144,6 +165,36 @@ def test_for_a_gpu(number):
     with pytest.raises(KernelTypeError, match=said) as told:
         coop.compile(kernel_of(body, number), SIGNATURE, cache=False)
     check(told, number, line)
+
+
+def test_only_python_functions_are_kernels():
+    with pytest.raises(KernelTypeError, match=r"takes a Python function, not CPUDispatcher; pass its py_func"):
+        coop.jit(compiled)
+    with pytest.raises(KernelTypeError, match="kernel coroutine is a coroutine function"):
+        coop.jit(coroutine)
+
+
+@pytest.mark.slow
+def test_arrays_are_filled_with_one_number():
+    @coop.jit
+    def kernel(x, y):
+        x.fill(y)
+
+    x = np.ones(3)
+    with pytest.raises(KernelTypeError, match=r"fill takes one number, not array\(float64, 1d, C\)"):
+        kernel[1, 1](x, x)
+    kernel[1, 1](x, 2)
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_an_array_of_another_length_is_not_unpacked():
+    @coop.jit
+    def kernel(x):
+        a, b = x
+        x[0] = a + b
+
+    with pytest.raises(ValueError, match="the number of values to unpack is not that of the names"):
+        kernel[1, 1](np.ones(3))
 
 
 def set_first(record):

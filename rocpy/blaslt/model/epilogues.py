@@ -168,6 +168,10 @@ class Epilogue(enum.StrEnum):
     True
     """
 
+    @classmethod
+    def _missing_(cls, value: object) -> Epilogue:
+        return cls(find_epilogue(value).name)
+
     DEFAULT = "default"
     BIAS = "bias"
     RELU = "relu"

@@ -110,6 +110,11 @@ def _collect(torch: Any, value: Any, tensors: list[Any]) -> None:
 
 
 def _from_torch(subject: str, name: str, tensor: Any) -> np.ndarray:
+    if tensor.device.type == "meta":
+        raise InvalidOperandError(
+            f"{subject}: {name} is on the meta device, which has no memory; create one with "
+            f"torch.empty_like({name}, device='cpu')"
+        )
     if tensor.device.type != "cpu":
         raise UnsupportedError(f"{subject}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
     if tensor.requires_grad:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NoReturn, overload
 
 import numpy as np
@@ -382,8 +383,13 @@ def jit(
     def make(wrapped: Callable[..., Any]) -> Kernel:
         if isinstance(wrapped, Kernel):
             wrapped = wrapped.function
-        if not hasattr(wrapped, "__code__"):
-            raise KernelTypeError(f"coop.jit takes a Python function, not {type(wrapped).__name__}")
+        if not isinstance(wrapped, FunctionType):
+            compiled = "; pass its py_func" if hasattr(wrapped, "py_func") else ""
+            raise KernelTypeError(f"coop.jit takes a Python function, not {type(wrapped).__name__}{compiled}")
+        if wrapped.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise KernelTypeError(
+                f"kernel {wrapped.__name__} is a coroutine function, which kernels cannot be: use def"
+            )
         return Kernel(
             wrapped,
             debug=bool(debug),

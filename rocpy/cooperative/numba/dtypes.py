@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba.core import types
 from numba.np import numpy_support
 
 from rocpy.cooperative.numba.half import bfloat16
+
+
+def dtype_names() -> list[str]:
+    """Return the names of the numbers that an element can be."""
+    return [*(np.dtype(each).name for each in "?bBhHiIlLefdFD"), "bfloat16"]
 
 
 def dtype_of(argument: Any) -> Any:
@@ -17,7 +23,7 @@ def dtype_of(argument: Any) -> Any:
         if argument.literal_value == "bfloat16":
             return bfloat16
         try:
-            return numpy_support.from_dtype(numpy_support.np.dtype(argument.literal_value))
+            return numpy_support.from_dtype(np.dtype(argument.literal_value))
         except (TypeError, NotImplementedError):
             return None
     if isinstance(argument, types.NumberClass):

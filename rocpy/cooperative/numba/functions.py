@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import types as python_types
 from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +60,16 @@ class NestedFunctions(MakeFunctionToJitFunction):
 
 @contextlib.contextmanager
 def compiling(function: Any) -> Iterator[None]:
-    """Refuse, until the function is compiled, that one which it calls calls it."""
+    """Refuse, until the function is compiled, that one which it calls calls it; refuse one that cannot be called."""
+    code = function.__code__
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise refuse(f"{function.__qualname__} is a coroutine function, which kernels cannot call: use def")
+    if code.co_kwonlyargcount:
+        name = code.co_varnames[code.co_argcount]
+        raise refuse(
+            f"{function.__qualname__} has a keyword-only parameter, {name}, which functions called from kernels cannot "
+            "have: put it before the * of the signature"
+        )
     if function in _compiling:
         raise refuse(f"{function.__qualname__} calls itself, which functions called from kernels cannot do: use a loop")
     _compiling.append(function)

@@ -43,6 +43,8 @@ class KernelLower(Lower):
     These are arithmetic, also of numpy's functions and of whole arrays, and indices of ``flat``.
     """
 
+    _unpacks = False  # whether an array is being unpacked
+
     def __init__(self, context: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(context, *arguments, **options)
         base: Any = type(context)
@@ -52,7 +54,18 @@ class KernelLower(Lower):
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
         """Lower an expression."""
-        return super().lower_expr(resty, in_own_types(expr, self.typeof) if expr.op == "arrayexpr" else expr)
+        if expr.op == "call" and whole.method_of(self.typeof(expr.func.name)) == whole.FILL:
+            whole.check_filled(expr, self.typeof)
+        self._unpacks = expr.op == "exhaust_iter"
+        result = super().lower_expr(resty, in_own_types(expr, self.typeof) if expr.op == "arrayexpr" else expr)
+        self._unpacks = False
+        return result
+
+    def return_exception(self, exc_class: Any, exc_args: Any = None, loc: Any = None) -> None:
+        """Raise an exception; Numba's has no text where an array is unpacked into another number of names."""
+        if self._unpacks:
+            exc_args = ("the number of values to unpack is not that of the names",)
+        super().return_exception(exc_class, exc_args, loc)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Lower the read of an element."""

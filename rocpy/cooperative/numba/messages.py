@@ -84,6 +84,11 @@ def _no_value(shown: str, kind: str) -> str:
 
 
 def _no_global(seen: re.Match[str]) -> str:
+    if seen[2] == "function":
+        return (
+            f"{seen[1]} is a Python function that is not compiled, which only kernels and the Python functions that "
+            f"they name can call: decorate {seen[1]} with numba.njit, too"
+        )
     return _no_value(seen[1], f"of type {seen[2].rpartition('.')[2]}")
 
 

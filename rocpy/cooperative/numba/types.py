@@ -16,11 +16,12 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr, infer_
 from numba.extending import intrinsic, overload, overload_attribute, overload_method, register_model, typeof_impl
 from numba.np import arrayobj
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.cooperative.api import device
 from rocpy.cooperative.kernel.limits import MOST_PRIVATE_BYTES
 from rocpy.cooperative.kernel.mode import current_mode
 from rocpy.cooperative.numba import runtime
-from rocpy.cooperative.numba.dtypes import dtype_of
+from rocpy.cooperative.numba.dtypes import dtype_names, dtype_of
 from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
 from rocpy.cooperative.numba.llvm_types import BYTES, I1, I32, I64, VOID
 from rocpy.cooperative.numba.runtime import WORDS, call, current
@@ -303,7 +304,10 @@ def _shape_of(name: str, shape: types.Type) -> tuple[int, ...]:
 def _element_of(name: str, dtype: types.Type) -> types.Type:
     result = dtype_of(dtype)
     if result is None:
-        raise refuse(f"{name}: dtype is {dtype}; pass a type such as np.float32 or np.int64")
+        written = getattr(dtype, "literal_value", None)
+        shown = dtype if written is None else repr(written)
+        near = did_you_mean(written, dtype_names())
+        raise refuse(f"{name}: dtype is {shown}{near}; pass a type such as np.float32 or np.int64")
     return result
 
 

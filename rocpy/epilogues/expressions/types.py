@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = [
@@ -98,7 +99,8 @@ def name_of(dtype: Any, subject: str = "dtype") -> str:
         text = ""
     if text not in NAMES:
         raise InvalidOperandError(
-            f"{subject}: {dtype!r} is not a type of an epilogue's values; the types are {', '.join(NAMES)}"
+            f"{subject}: {dtype!r} is not a type of an epilogue's values{did_you_mean(dtype, NAMES)}; the types are "
+            f"{', '.join(NAMES)}"
         )
     return text
 

@@ -9,6 +9,7 @@ from typing import Any
 from numba.core import types
 
 from rocpy.cooperative.numba.memory.writes import FRESH
+from rocpy.cooperative.numba.types import refuse
 
 _READ_IN_PART = frozenset({"take", "searchsorted", "digitize", "interp", "where", "item", "trace", "diag"})
 _NOT_READ = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "shape", "size", "ndim"})
@@ -24,6 +25,14 @@ def method_of(function: Any) -> str:
         return ""
     key = function.typing_key
     return str(key[-1] if isinstance(key, tuple) else key).rpartition(".")[2]
+
+
+def check_filled(call: Any, typeof: Callable[[str], Any]) -> None:
+    """Refuse a call of ``fill`` with several values, which numpy does not take and Numba would broadcast."""
+    for each in [*call.args, *(value for _, value in call.kws)]:
+        kind = typeof(each.name)
+        if isinstance(kind, types.BaseTuple) or (isinstance(kind, types.Array) and kind.ndim):
+            raise refuse(f"fill takes one number, not {kind}: write x[:] = ...")
 
 
 def arrays_read(call: Any, typeof: Callable[[str], Any]) -> Iterator[tuple[Any, Any]]:
