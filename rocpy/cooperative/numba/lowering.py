@@ -25,7 +25,7 @@ from rocpy.cooperative.numba.arithmetic.context import in_own_types, kernel_cont
 from rocpy.cooperative.numba.arithmetic.operands import IntegerInference
 from rocpy.cooperative.numba.floats import NarrowInference, NotingInference
 from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64
-from rocpy.cooperative.numba.memory import whole
+from rocpy.cooperative.numba.memory import checks, whole
 from rocpy.cooperative.numba.memory.access import READ, WRITE, access_of, bits_of, kind_of_store, shared_possibly
 from rocpy.cooperative.numba.memory.undefined import Undefined
 from rocpy.cooperative.numba.memory.writes import FindWrites
@@ -151,9 +151,17 @@ class SiteLower(KernelLower):
 
     def _may_be_of_wrong_shape(self, inst: Any) -> bool:
         """Return whether an instruction combines whole arrays, whose shapes only the launch knows."""
+        if isinstance(inst, ir.SetItem):
+            return checks.has_mask(self.typeof(inst.index.name))
         if not isinstance(inst, ir.Assign) or not isinstance(inst.value, ir.Expr):
             return False
-        combines = inst.value.op in ("arrayexpr", "binop", "inplace_binop")
+        value = inst.value
+        if value.op == "call":
+            whole_arrays = any(isinstance(self.typeof(each.name), types.Array) for each in value.args)
+            return whole_arrays and checks.may_fail(getattr(self.typeof(value.func.name), "typing_key", None))
+        if value.op == "getitem":
+            return checks.has_mask(self.typeof(value.index.name))
+        combines = value.op in ("arrayexpr", "binop", "inplace_binop")
         return combines and isinstance(self.typeof(inst.target.name), types.Array)
 
     @staticmethod
