@@ -92,6 +92,12 @@ class Spec:
         named = {"scale_a": self.scale_a, "scale_b": self.scale_b}
         return {name: value for name, value in named.items() if value is not None}
 
+    @property
+    def forbids_composing(self) -> bool:
+        """Whether the options allow jax's own functions for an epilogue only after a check."""
+        changed = json.loads(self.options) if self.options else {}
+        return changed.get("fallback") == "error" or changed.get("reproducible") == "batch"
+
 
 def options_text(options: Options) -> str:
     """Return what differs from the defaults, as JSON."""

@@ -124,6 +124,8 @@ def _forward(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> Any:
     row, name = spec.row, function_of(spec.row)
     if _is_composed(row):
         results, pull = jax.vjp(functools.partial(_composed, spec), a, b, c, bias, aux)
+        if spec.forbids_composing:
+            results = product(spec, a, b, c, bias, aux)
         return results, pull
     residuals = (a, b, _addend(c), _addend(bias))
     if name in ("default", "bias"):

@@ -105,6 +105,15 @@ def test_every_epilogue(epilogue, jax, matmul, rng):
         close(found[name], wanted[name], 400)
 
 
+@pytest.mark.parametrize("options", [{"fallback": "error"}, {"reproducible": "batch"}], ids=str)
+def test_a_differentiated_product_is_what_the_options_promise(options, jax, matmul, rng):
+    a, b, aux = (rng.standard_normal(shape).astype(np.float32) for shape in ((13, 6), (6, 5), (13, 5)))
+    product = lambda a: matmul(a, b, epilogue="dgelu", aux=aux, options=options)  # noqa: E731
+    result, pull = jax.vjp(product, a)
+    assert np.array_equal(result, product(a))
+    assert pull(result)[0].shape == a.shape
+
+
 @pytest.mark.parametrize("epilogue", ["gelu_bias", *(pytest.param(x, marks=pytest.mark.slow) for x in TWICE)])
 def test_second_derivatives(epilogue, jax, matmul, rng):
     operands, _ = draw(rng, epilogue, (2, 3), (3, 2))

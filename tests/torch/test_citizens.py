@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 import torch_ranks
@@ -418,6 +419,27 @@ def test_activations_that_are_none_are_refused():
     with pytest.raises(InvalidProblemError, match="approximate: got 'tanh'"):
         rt.Linear(2, 2, activation=nn.ReLU(), approximate="tanh")
     assert rt.Linear(2, 2, activation=nn.GELU("tanh"), approximate="tanh").approximate == "tanh"
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [functional.gelu, nn.GELU(), nn.GELU("tanh"), nn.ReLU(), torch.sigmoid, functional.silu, nn.Identity(), nn.GELU],
+    ids=str,
+)
+def test_the_epilogue_named_for_one_of_torchs_functions_computes_it(activation):
+    a, b = torch.randn(8, 8, dtype=torch.float64), torch.randn(8, 8, dtype=torch.float64)
+    with pytest.raises(InvalidProblemError, match="epilogue: got torch") as refused:
+        rocpy.matmul(a, b, epilogue=activation)
+    name = re.search(r"pass its name, '(\w+)'", str(refused.value))[1]
+    apply = activation() if isinstance(activation, type) else activation
+    torch.testing.assert_close(rocpy.matmul(a, b, epilogue=name), apply(a @ b))
+
+
+def test_what_is_said_of_other_names_and_functions():
+    with pytest.raises(InvalidProblemError, match=r"did you mean activation='gelu' with approximate='tanh'"):
+        rt.Linear(2, 2, activation="gelu_tanh")
+    with pytest.raises(InvalidProblemError, match=r"ELU is a callable object; .*name$"):
+        rocpy.matmul(torch.ones(2, 2), torch.ones(2, 2), epilogue=nn.ELU())
 
 
 @pytest.mark.parametrize("x", [(2, 4), (3, 2, 4), (5, 3, 2, 4), (4,)])

@@ -71,6 +71,42 @@ def test_a_wrong_activation_is_told_when_it_is_made():
             make()
 
 
+def _run_linear(module, function, x):
+    return function(nn.functional.linear(x, module.weight, module.bias))
+
+
+def _run_gate(module, function, x):
+    gate, up = module.gate_up_proj(x).chunk(2, -1)
+    return module.down_proj(function(gate) * up)
+
+
+@pytest.mark.parametrize(
+    ("module", "reference"), [(layer, _run_linear), (lambda: rt.GatedMLP(12, 20), _run_gate)], ids=["Linear", "Gate"]
+)
+def test_an_assigned_activation_is_computed_and_copied(module, reference, x):
+    module, gelu = module(), nn.functional.gelu
+    tanh_form = functools.partial(gelu, approximate="tanh")
+    tight = {"rtol": 1e-6, "atol": 2e-6}  # the two forms differ by more
+    for value, function in (
+        ("silu", nn.functional.silu),
+        (nn.GELU("tanh"), tanh_form),
+        (gelu, gelu),
+        (None, nn.Identity()),
+    ):
+        module.approximate = "none"
+        module.activation = value
+        assert not isinstance(module.activation, nn.Module)
+        for one in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+            close(one(x), reference(one, function, x), **tight)
+    module.activation = "gelu"
+    module.approximate = "tanh"
+    close(module(x), reference(module, tanh_form, x), **tight)
+    for name, value in (("activation", "nonsense"), ("activation", "relu"), ("approximate", "tnah")):
+        with pytest.raises(InvalidProblemError, match=r"activation|approximate"):
+            setattr(module, name, value)
+    assert (module.activation, module.approximate) == ("gelu", "tanh")
+
+
 @pytest.mark.parametrize(
     "make",
     [layer, lambda: rt.MLP(12, 20, activation="silu"), lambda: rt.GatedMLP(12, 20)],

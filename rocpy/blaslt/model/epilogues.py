@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import enum
-from typing import Literal, NamedTuple, TypeAlias
+import functools
+import sys
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from rocpy._messages.suggestions import did_you_mean
+from rocpy._messages.suggestions import nearest
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = [
     "EPILOGUES",
+    "OTHER_FUNCTIONS",
+    "OTHER_NAMES",
+    "TORCH_ACTIVATIONS",
     "Epilogue",
     "EpilogueRow",
     "GroupedPairEpilogue",
@@ -18,6 +23,7 @@ __all__ = [
     "PairEpilogue",
     "PlainEpilogue",
     "find_epilogue",
+    "torch_activation",
 ]
 
 
@@ -261,7 +267,7 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     row = EPILOGUES.get(name)
     if row is None:
         raise InvalidProblemError(
-            f"there is no epilogue {str(epilogue)!r}{did_you_mean(name, EPILOGUES)}; names: {', '.join(EPILOGUES)}"
+            f"there is no epilogue {str(epilogue)!r}{_meant(name)}; names: {', '.join(EPILOGUES)}"
         )
     return row
 
@@ -278,13 +284,75 @@ def is_custom(epilogue: object) -> bool:
 
 
 def _refuse_function(epilogue: object) -> None:
-    if callable(epilogue):
-        name = getattr(epilogue, "__name__", type(epilogue).__name__)
-        near = did_you_mean(name, EPILOGUES)
-        kind = "class; pass a function decorated" if isinstance(epilogue, type) else "plain function; decorate it"
-        raise InvalidProblemError(
-            f"epilogue: {name} is a {kind} with @rocpy.epilogue, for rocpy.matmul, or give an epilogue's name{near}"
-        )
+    if not callable(epilogue):
+        return
+    own, approximate = torch_activation(epilogue)
+    if own is not None:
+        name = {"none": "default", "gelu": "gelu" if approximate == "tanh" else "gelu_erf"}.get(own, own)
+        forms = " (its erf form; 'gelu' is the tanh form)" if name == "gelu_erf" else ""
+        raise InvalidProblemError(f"epilogue: got {_shown(epilogue)}; pass its name, {name!r}{forms}")
+    name = _shown(epilogue)
+    if isinstance(epilogue, type):
+        kind = "class; pass a function decorated with @rocpy.epilogue"
+    elif hasattr(epilogue, "__name__"):
+        kind = "plain function; decorate it with @rocpy.epilogue"
+    else:
+        kind = "callable object; decorate a function of its formula with @rocpy.epilogue"
+    near = _meant(name.lower()) if name.lower() in EPILOGUES or name.lower() in _ALIASES else ""
+    raise InvalidProblemError(f"epilogue: {name} is a {kind}, for rocpy.matmul, or pass an epilogue's name{near}")
+
+
+# torch's functions and modules by the activations of rocpy.torch's layers; GELU's form is an argument of its own.
+TORCH_ACTIVATIONS = {
+    "none": ("nn.Identity",),
+    "relu": ("nn.ReLU", "relu", "nn.functional.relu"),
+    "gelu": ("nn.GELU", "nn.functional.gelu"),
+    "silu": ("nn.SiLU", "nn.functional.silu"),
+    "sigmoid": ("nn.Sigmoid", "sigmoid", "nn.functional.sigmoid"),
+}
+# What other packages call an epilogue.
+OTHER_NAMES = {
+    "gelu_tanh": "gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_none": "gelu_erf",
+    "gelu_python": "gelu_erf", "gelu_exact": "gelu_erf",
+}  # fmt: skip
+# Functions of their own, whose names are like those of epilogues.
+OTHER_FUNCTIONS = (
+    "elu", "celu", "selu", "crelu", "prelu", "rrelu", "relu6", "relu2", "leaky_relu", "quick_gelu", "hardsigmoid",
+    "hard_sigmoid", "hardsilu", "logsigmoid", "log_sigmoid",
+)  # fmt: skip
+
+
+def torch_activation(function: Any) -> tuple[str | None, str]:
+    """Return the activation that one of torch's functions, modules or their classes is, and GELU's approximation."""
+    torch = sys.modules.get("torch")
+    approximate = "none"
+    if type(function) is functools.partial and not function.args:
+        approximate, function = function.keywords.get("approximate", "none"), function.func
+    for name, paths in TORCH_ACTIVATIONS.items():
+        for path in paths if torch is not None else ():
+            own: Any = functools.reduce(getattr, path.split("."), torch)
+            if function is own or (isinstance(own, type) and type(function) is own):
+                return name, approximate if function is own else getattr(function, "approximate", approximate)
+    return None, approximate
+
+
+def _shown(function: Any) -> str:
+    """Return what a function, a class or a callable object is called in messages."""
+    if type(function) is functools.partial:
+        return f"a partial of {_shown(function.func)}"
+    name: str = getattr(function, "__name__", type(function).__name__)
+    if torch_activation(function)[0] is None:
+        return name
+    if isinstance(function, type):
+        return f"torch.nn.{name}"
+    return f"torch's {name}" if hasattr(function, "__name__") else f"torch.nn.{function}"
+
+
+def _meant(name: str) -> str:
+    if name == "gelu":
+        return "; did you mean 'gelu' (the tanh form) or 'gelu_erf' (the erf form)?"
+    near = OTHER_NAMES.get(name.lower()) or ("" if name.lower() in OTHER_FUNCTIONS else nearest(name, EPILOGUES))
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def refuse_inputs(epilogue: object) -> None:

@@ -139,6 +139,22 @@ def current_options() -> Options:
     return last.options if not last.is_left else next(one.options for one in reversed(stack) if not one.is_left)
 
 
+def forbids_composing() -> bool:
+    """Whether the options that hold here allow a framework's own functions for an epilogue only after a check."""
+    options = current_options()
+    return options.fallback == "error" or options.reproducible == "batch"
+
+
+def guarantees_rows() -> bool:
+    """Whether the options that hold here guarantee that a row does not depend on the others."""
+    return current_options().reproducible == "batch"
+
+
+# torch's compiler runs them, and keeps their answers.
+forbids_composing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+guarantees_rows._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def resolve_options(requested: object) -> Options:
     """Return the options of a call: a record, a dict or ``options(...)`` of changes to the current ones, or those."""
     if requested is None:

@@ -153,12 +153,17 @@ def _has_blocks(problem: Problem) -> bool:
 _EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
 
 
+def has_exact_function(row: EpilogueRow) -> bool:
+    """Whether every framework gives the same bits of an epilogue's function wherever an element lies."""
+    return function_of(row) in _EXACT
+
+
 def has_function(row: EpilogueRow, kind: str, scales: bool = False) -> bool:
     """Whether an epilogue's function is one of results of this kind of numbers."""
     if kind == "complex":
         return function_of(row) in ("default", "bias", "bgrada", "bgradb")
     # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
-    return kind != "int" or scales or function_of(row) in _EXACT
+    return kind != "int" or scales or has_exact_function(row)
 
 
 def check_function(problem: Problem) -> None:
@@ -187,7 +192,7 @@ def required_traits(options: Options) -> AlgorithmTraits:
 def check_reproducible(problem: Problem, options: Options) -> None:
     """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
     name = function_of(problem.row)
-    if options.reproducible == "batch" and name not in _EXACT:
+    if options.reproducible == "batch" and not has_exact_function(problem.row):
         raise UnsupportedError(
             f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here from the framework's own "
             f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or omit the "

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from rocpy.epilogues.expressions.expression import Builder, Expression
 from rocpy.epilogues.expressions.types import category, compute_type
 
-__all__ = ["Pending", "Resolved", "resolve"]
+__all__ = ["Pending", "Resolved", "is_exact", "resolve"]
 
 _Key = TypeVar("_Key")
 
@@ -77,7 +77,12 @@ class Resolved:
     @property
     def exact_functions(self) -> bool:
         """Whether each operation has one value, whoever computes it and wherever an element lies."""
-        return all(node.op not in _INEXACT for node in self.expression.nodes)
+        return is_exact(self.expression)
+
+
+def is_exact(expression: Expression) -> bool:
+    """Whether each operation has one value, whoever computes it and wherever an element lies."""
+    return all(node.op not in _INEXACT for node in expression.nodes)
 
 
 @functools.lru_cache(maxsize=512)

@@ -24,6 +24,7 @@ _RUN_AS_THEY_ARE = (
     "rocpy.blaslt.selection",
     "rocpy.rccl",
     "rocpy.runtime",
+    "rocpy.torch.layers.gate_rows",
     "rocpy.torch.process_group",
     "rocpy.tuning",
 )

@@ -97,10 +97,10 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
             f"bias: got shape {tuple(bias.shape)}, expected length N = {n}, or broadcast to the result's {shape}"
         )
     if computes_products_itself(weight):
-        y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias
-    else:
-        y = matmul(x, weight.mT, bias, beta=1.0)
-    return composed_activation(activation, y)
+        return composed_activation(activation, run_linear(x, weight, None, ACTIVATIONS["none"]) + bias)
+    if activation.is_analytic and x.is_complex():  # which no epilogue computes
+        return composed_activation(activation, matmul(x, weight.mT, bias, beta=1.0))
+    return matmul(x, weight.mT, bias, beta=1.0, epilogue=activation.epilogue(False))
 
 
 def linear(

@@ -11,10 +11,12 @@ from torch import Tensor
 from torch.nn.modules import module as _module
 
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
+from rocpy.blaslt.model.options import guarantees_rows
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_layer_epilogue, custom_layer, overridden_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
+from rocpy.torch.layers.gate_rows import gate_by_rows
 from rocpy.torch.layers.gate_state import join_gate, split_gate
 from rocpy.torch.layers.overrides import linear_is_overridden
 from rocpy.torch.operators.activations import (
@@ -27,6 +29,7 @@ from rocpy.torch.operators.activations import (
 )
 from rocpy.torch.operators.blocks import gated, run_mlp
 from rocpy.torch.operators.custom_blocks import custom_mlp, takes
+from rocpy.torch.operators.shapes import refuse_composing
 from rocpy.torch.operators.sharding import lacks_lists
 
 if TYPE_CHECKING:
@@ -61,7 +64,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     Notes
     -----
-    State dicts are interchangeable with those of ``torch.nn.Linear``.
+    State dicts are interchangeable with those of ``torch.nn.Linear``. ``activation`` and ``approximate`` can be
+    assigned; one of torch's modules and functions sets both.
 
     Examples
     --------
@@ -90,11 +94,14 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        named, form = name_activation(activation, approximate)
-        self._row = _row_of(named, form)
-        self.activation = named
-        self.approximate = form
+        _set_activation(self, *name_activation(activation, approximate))
         self.pack = pack
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("activation", "approximate"):
+            _set_activation(self, *_assigned(self, name, value))
+        else:
+            super().__setattr__(name, value)
 
     if TYPE_CHECKING:  # torch's own is a callable of anything
 
@@ -154,6 +161,21 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._row = _row_of(self.activation, self.approximate)
+
+
+def _assigned(layer: Any, name: str, value: Any) -> tuple[Any, str]:
+    """Return what activation and approximation of a layer are once one of them is assigned."""
+    if name == "approximate":
+        return layer.activation, value
+    named, form = name_activation(value)
+    # One of torch's modules and functions has its own approximation, a name keeps the layer's.
+    return named, layer.approximate if named is value else form
+
+
+def _set_activation(layer: Linear, activation: Any, approximate: str) -> None:
+    """Store a layer's activation, once it is known to be one."""
+    row = _row_of(activation, approximate)
+    layer.__dict__.update(activation=activation, approximate=approximate, _row=row)
 
 
 def _row_of(activation: Any, approximate: str) -> Activation | None:
@@ -299,14 +321,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
-        self.activation, self.approximate = name_activation(activation, approximate)
-        if not isinstance(self.activation, str | None):
-            name = getattr(activation, "__name__", type(activation).__name__)
-            raise InvalidProblemError(
-                f"activation: got {name}, which a gate cannot use; pass a name or torch's module or function for one, "
-                "or compute the gate with rocpy.torch.matmul"
-            )
-        find_activation(activation, approximate)
+        _set_gate(self, *name_activation(activation, approximate))
         self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)
         self.register_state_dict_post_hook(split_gate)
@@ -316,13 +331,43 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
 
         def __call__(self, input: Tensor) -> Tensor: ...  # noqa: A002, D102
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("activation", "approximate"):
+            _set_gate(self, *_assigned(self, name, value))
+        else:
+            super().__setattr__(name, value)
+
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``down(activation(gate(input)) * up(input))``."""
         row = find_activation(self.activation, self.approximate)
+        if guarantees_rows():
+            return self.down_proj(self._gate_by_rows(input, row))
         return self.down_proj(gated(self.gate_up_proj(input), row))
+
+    def _gate_by_rows(self, x: Tensor, row: Activation) -> Tensor:
+        layer = self.gate_up_proj
+        one_by_one = linear_is_overridden(x) or calls_are_hooked()
+        if type(layer) is Linear and layer.activation is None and is_bare(layer) and not one_by_one:
+            weight, bias = layer.weight, layer.bias
+            if takes_layer(weight, bias):
+                return gate_by_rows(x, weight, bias, row)
+        refuse_composing(row.name, row.is_exact, "of a gate whose layer is replaced or observed,", "omit the option")
+        return gated(layer(x), row)
 
     def extra_repr(self) -> str:
         """Return the gate's activation."""
         return f"activation={self.activation}" + (
             "" if self.approximate == "none" else f", approximate={self.approximate}"
         )
+
+
+def _set_gate(layer: GatedMLP, activation: Any, approximate: str) -> None:
+    """Store a gate's activation, once it is known to be one."""
+    if not isinstance(activation, str | None):
+        name = getattr(activation, "__name__", type(activation).__name__)
+        raise InvalidProblemError(
+            f"activation: got {name}, which a gate cannot use; pass a name or torch's module or function for one, "
+            "or compute the gate with rocpy.torch.matmul"
+        )
+    find_activation(activation, approximate)
+    layer.__dict__.update(activation=activation, approximate=approximate)

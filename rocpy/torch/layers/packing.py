@@ -16,7 +16,7 @@ from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.counters import count, watched
-from rocpy.torch.operators.kernels import has_layer_shapes
+from rocpy.torch.operators.kernels import has_layer_shapes, layer_epilogue
 from rocpy.torch.operators.shapes import check_layer_input
 
 __all__ = ["ATTRIBUTE", "PACK_BEFORE", "forget", "is_sharded", "pack", "product", "unfreeze", "weight_of"]
@@ -83,8 +83,7 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
     packed = weight_of(module, x, weight, bias)
     if packed is None:
         return None
-    epilogues = activation.fused_for(x)
-    name = epilogues.plain if bias is None else epilogues.bias
+    name = layer_epilogue(x, bias, activation, False)
     if watched:
         active = activation.saves != ""
         count(layers=1, packed=1, activations=active, fused=active and name is not None)

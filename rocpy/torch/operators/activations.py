@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.blaslt.engine.program import available
-from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
+from rocpy.blaslt.model.epilogues import (
+    OTHER_FUNCTIONS,
+    OTHER_NAMES,
+    TORCH_ACTIVATIONS,
+    PairEpilogue,
+    PlainEpilogue,
+)
 from rocpy.errors import InvalidProblemError
 
 __all__ = [
@@ -88,6 +94,17 @@ class Activation:
         """Return the epilogues that stand for it in a product of x: none for an activation of complex numbers."""
         row_function = fused(self.name)
         return _OF_COMPLEX if self.saves and self.is_analytic and x.is_complex() else row_function
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its value is the same wherever an element lies."""
+        return self.name in ("none", "relu")
+
+    def epilogue(self, has_bias: bool) -> PlainEpilogue:
+        """Return the epilogue of the same formula, whether or not the platform fuses it."""
+        name = {"none": "", "gelu": "gelu_erf", "gelu_tanh": "gelu"}.get(self.name, self.name)
+        with_bias = f"{name}_bias" if name else "bias"
+        return cast("PlainEpilogue", with_bias if has_bias else name or "default")
 
     @property
     def has_gradient_epilogue(self) -> bool:
@@ -198,22 +215,14 @@ _ALIASES = {"swish": "silu", "identity": "none"}
 
 
 # torch's own modules and functions of the same formulas; options of theirs are read where they are met.
-_MODULES: dict[type, str | None] = {
-    torch.nn.Identity: None,
-    torch.nn.ReLU: "relu",
-    torch.nn.GELU: "gelu",
-    torch.nn.SiLU: "silu",
-    torch.nn.Sigmoid: "sigmoid",
+_NAMED = {
+    functools.reduce(getattr, path.split("."), torch): None if name == "none" else name
+    for name, paths in TORCH_ACTIVATIONS.items()
+    for path in paths
 }
+_MODULES: dict[type, str | None] = {one: name for one, name in _NAMED.items() if isinstance(one, type)}
 _FORWARDS = {kind: vars(kind)["forward"] for kind in _MODULES}
-_FUNCTIONS: dict[Any, str] = {
-    torch.relu: "relu",
-    torch.nn.functional.relu: "relu",
-    torch.nn.functional.gelu: "gelu",
-    torch.nn.functional.silu: "silu",
-    torch.sigmoid: "sigmoid",
-    torch.nn.functional.sigmoid: "sigmoid",
-}
+_FUNCTIONS: dict[Any, str | None] = {one: name for one, name in _NAMED.items() if not isinstance(one, type)}
 
 
 _OPTIONS = {"approximate", "inplace"}
@@ -294,8 +303,17 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
         names = [name for name, approximate in _PUBLIC if approximate == "none"]
         raise InvalidProblemError(
             f"activation: got {activation!r}, expected one of {', '.join(map(repr, names))}"
-            f"{did_you_mean(activation, filter(None, names))}"
+            f"{_meant(activation, filter(None, names))}"
         )
     raise InvalidProblemError(
         f"approximate: got {approximate!r}, expected 'none', or 'tanh' with activation='gelu' (here: {activation!r})"
     )
+
+
+def _meant(activation: Any, names: Iterable[str]) -> str:
+    """Return what was probably meant by an activation that there is not, as a layer takes it."""
+    written = activation.lower() if isinstance(activation, str) else ""
+    if written in OTHER_NAMES:
+        form = "tanh" if OTHER_NAMES[written] == "gelu" else "none"
+        return f"; did you mean activation='gelu' with approximate={form!r}?"
+    return "" if written in OTHER_FUNCTIONS else did_you_mean(activation, names)

@@ -11,18 +11,17 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.custom.binding import bind
-from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.problem import Problem
-from rocpy.epilogues import Expression
-from rocpy.epilogues.expressions.evaluate import evaluate
+from rocpy.epilogues import CustomEpilogue, Expression
+from rocpy.epilogues.expressions.evaluate import evaluate, interleaved
+from rocpy.epilogues.expressions.expression import Builder
 from rocpy.epilogues.expressions.gradient import gradient_of
 from rocpy.epilogues.expressions.inputs import are_known, shape_of
 from rocpy.epilogues.expressions.resolve import resolve
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.autograd import in_rows
 from rocpy.torch.operators.kernels import custom_kernel, split_names
-from rocpy.torch.operators.products import product, record_product
+from rocpy.torch.operators.products import operand_gradients
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import (
     ProductSettings,
@@ -33,7 +32,14 @@ from rocpy.torch.operators.shapes import (
     result_dtype,
 )
 
-__all__ = ["composed", "empty_custom_results", "run_operator"]
+__all__ = [
+    "composed",
+    "empty_custom_results",
+    "operator",
+    "recorded_epilogue",
+    "results_without_values",
+    "run_operator",
+]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str names, str expression, float alpha, float beta,"
@@ -41,9 +47,10 @@ _SCHEMA = (
 )
 
 
-def _fake(
+def results_without_values(
     a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: str, expression: str, *settings: Any
 ) -> list[Tensor]:
+    """Return the operator's results without values, or refuse the operands as the product does."""
     alpha, beta, dtype, compute = settings
     named = dict(zip(split_names(names), inputs, strict=True))
     problem = check_product(a, b, c, None, None, "default", ProductSettings(alpha, beta, None, dtype, compute))
@@ -80,32 +87,41 @@ def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
     return (cast(a), cast(b), cast(c), inputs, names, *rest)
 
 
-operator = define("epilogue", _SCHEMA, custom_kernel, _fake, narrow=_narrow)
+operator = define("epilogue", _SCHEMA, custom_kernel, results_without_values, narrow=_narrow)
 
 
 class _Form(NamedTuple):
     """What is computed of an epilogue where it is recorded."""
 
-    expression: Expression
+    expression: Expression  # of the product with what is added to it
     text: str  # of what is computed: the epilogue, followed by the product where the gradient reads that
-    has_product: bool
     saved: frozenset[str]  # the inputs that the gradient reads
+    added: str  # the input that is added to the product first
 
 
 @functools.lru_cache(maxsize=256)
-def _form_of(text: str) -> _Form | None:
-    """Return the form of an epilogue's text; ``None`` where torch's own functions record it."""
-    expression = Expression.from_json(text)
-    if expression.halved:
-        return None
+def _form_of(text: str) -> _Form:
+    """Return the form of an epilogue's text."""
+    whole = Expression.from_json(text)
+    # A platform's program has one element of an input for two columns, except of the bias of the product: the product
+    # is that with its bias.
+    expression, added = _without_added(whole) if whole.halved else (whole, "")
     gradient = gradient_of(expression)
-    reads_product = gradient.expression.reads_x
-    whole = _with_product(expression).to_json() if reads_product else text
-    return _Form(expression, whole, reads_product, frozenset(gradient.saved))
+    if gradient.expression.reads_x:
+        text = _with_product(whole, added).to_json()
+    return _Form(expression, text, frozenset(gradient.saved), added)
+
+
+def recorded_epilogue(epilogue: CustomEpilogue) -> CustomEpilogue:
+    """Return the epilogue of the product that records one."""
+    return CustomEpilogue.from_json(_form_of(epilogue.text).text)
 
 
 class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
-    """A product with a custom epilogue, recorded; where the gradient reads the product, that is a result too."""
+    """A product with a custom epilogue, recorded; where the gradient reads the product, that is a result too.
+
+    Beside results of half its columns the product is two results: its even columns and its odd ones.
+    """
 
     @staticmethod
     def forward(
@@ -123,18 +139,21 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         results = below(a, b, c, list(inputs), names, form.text, *settings)
         ctx.set_materialize_grads(False)
         ctx.expression, ctx.settings, ctx.names = form.expression, settings, split_names(names)
-        ctx.has_product = form.has_product  # as the last result
+        ctx.added = form.added
         ctx.c_shape = None if c is None else c.shape
         saved = [value if name in form.saved else None for name, value in zip(ctx.names, inputs, strict=True)]
         ctx.likes = [(value.shape, value.dtype) for value in inputs]
-        ctx.save_for_backward(a, b, results[-1] if ctx.has_product else None, *saved)
+        product = results[len(form.expression.outputs) :]
+        ctx.parts = len(product)
+        ctx.save_for_backward(a, b, *product, *saved)
         return tuple(results)
 
     @staticmethod
     @in_default_environment
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         """Return the gradients of those operands that need one."""
-        a, b, x, *inputs = ctx.saved_tensors
+        a, b, *rest = ctx.saved_tensors
+        x, inputs = _whole(rest[: ctx.parts]), rest[ctx.parts :]
         alpha, beta, dtype, compute = ctx.settings
         count = len(ctx.expression.outputs)
         gradients: list[Any] = [None] * (7 + len(inputs))
@@ -149,8 +168,9 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
                 name: first.new_empty(shape, dtype=kind) if value is None else value
                 for name, value, (shape, kind) in zip(ctx.names, inputs, ctx.likes, strict=True)
             }
-            wanted = [name for name, needed in zip(ctx.names, needs[7:], strict=True) if needed]
-            if any(needs[1:4]):
+            asked = [name for name, needed in zip(ctx.names, needs[7:], strict=True) if needed]
+            wanted = [name for name in asked if name != ctx.added]
+            if any(needs[1:4]) or ctx.added in asked:
                 wanted.append(ctx.expression.product)
             cotangents = [_zeros(one, first) for one in grads[:count]]
             derived = gradient_of(ctx.expression)(like, named, cotangents, wanted)
@@ -159,23 +179,20 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         for index, (name, (shape, kind)) in enumerate(zip(ctx.names, ctx.likes, strict=True), 7):
             if needs[index]:
                 gradients[index] = derived[name] if name in derived else first.new_zeros(shape, dtype=kind)
-        if ctx.has_product and grads[-1] is not None:
-            d = grads[-1] if d is None else d + grads[-1]
+        of_product = grads[count:]
+        if any(one is not None for one in of_product):
+            own = _whole([_zeros(one, first) for one in of_product])
+            d = own if d is None else d + own
+        if d is not None and ctx.added and needs[index := 7 + ctx.names.index(ctx.added)]:
+            shape, kind = ctx.likes[index - 7]
+            gradients[index] = d.sum_to_size(shape).to(kind)
         if not any(needs[1:4]):
             return tuple(gradients)
         if d is None:
             d = _like_product(a, b, first, dtype)
         if needs[3]:
             gradients[3] = (d * beta).sum_to_size(ctx.c_shape)
-        d = d.to(a.dtype)
-        if not (d.stride(-1) == 1 or d.stride(-2) == 1):
-            d = d.contiguous()
-        if needs[1]:
-            gradients[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
-        if needs[2]:
-            if b.dim() == 2 and a.dim() > 2 and a.shape[:-1] == d.shape[:-1]:
-                a, d = in_rows(a), in_rows(d)
-            gradients[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
+        gradients[1:3] = operand_gradients(a, b, d.to(a.dtype), needs[1:3], {"alpha": alpha, "compute": compute})
         return tuple(gradients)
 
 
@@ -188,18 +205,44 @@ def _like_product(a: Tensor, b: Tensor, first: Tensor, dtype: Any) -> Tensor:
     return first.new_zeros((), dtype=result_dtype(a, b, dtype)).expand(shape)
 
 
+def _whole(parts: Sequence[Any]) -> Any:
+    """Return the product of its even columns and its odd ones; one part is the product itself, and none is ``None``."""
+    return interleaved(*parts) if len(parts) == 2 else parts[0] if parts else None
+
+
 def _zeros(grad: Tensor | None, first: Tensor) -> Tensor:
     # A result that nobody used; one value stands for all of them.
     return first.new_zeros(()).expand(first.shape) if grad is None else grad
 
 
-def _with_product(expression: Expression) -> Expression:
-    """Return an expression whose results are followed by the product itself."""
-    from rocpy.epilogues.expressions.expression import Builder
+def _without_added(expression: Expression) -> tuple[Expression, str]:
+    """Return an expression of the product with an input added to it, and that input; none where x is used otherwise."""
+    nodes = expression.nodes
+    x = next(index for index, node in enumerate(nodes) if node.op == "x")
+    users = [node for node in nodes if x in node.args]
+    terms = [nodes[arg] for node in users if node.op == "add" for arg in node.args]
+    names = [term.value for term in terms if term.op == "input"]
+    if len(users) > 1 or len(names) != 1 or sum(terms.count(nodes[arg]) for node in nodes for arg in node.args) > 2:
+        return expression, ""
+    builder = Builder(name for name in expression.inputs if name != names[0])
+    copies: list[int] = []
+    for node in nodes:
+        if node in (*terms, *users):
+            copies.append(builder.x())
+        else:
+            args = [copies[arg] for arg in node.args]
+            copies.append(builder.op(node.op, *args, value=node.value) if args else builder.leaf(node))
+    outputs = [copies[output] for output in expression.outputs]
+    return builder.finish(outputs, expression.single, (), expression.name), names[0]
 
+
+def _with_product(expression: Expression, added: str = "") -> Expression:
+    """Return an expression whose results are followed by the product itself; see `EpilogueFunction`."""
     builder = Builder(expression.inputs)
     copies = builder.copy(expression)
-    return builder.finish([*(copies[output] for output in expression.outputs), builder.x()], False, (), expression.name)
+    x = builder.op("add", builder.x(), builder.input(added)) if added else builder.x()
+    product = [builder.op("pick", x, value=lane) for lane in (0, 1)] if expression.halved else [x]
+    return builder.finish([*(copies[output] for output in expression.outputs), *product], False, (), expression.name)
 
 
 def _record(
@@ -213,12 +256,6 @@ def _record(
     *settings: Any,
 ) -> list[Tensor]:
     form = _form_of(expression)
-    if form is None or min(a.dim(), b.dim()) < 2:
-        multiply, named = (
-            functools.partial(record_product, below.of(product)),
-            zip(split_names(names), inputs, strict=True),
-        )
-        return composed(multiply, a, b, c, dict(named), Expression.from_json(expression), settings)
     results = _apply(below, a, b, c, names, form, settings, *inputs)
     return list(results[: len(form.expression.outputs)])
 

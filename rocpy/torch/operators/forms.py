@@ -13,15 +13,18 @@ from torch.fx import Proxy
 from rocpy.blaslt.custom.binding import complete, plain_numbers, refuse_operands
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.options import forbids_composing
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.operands.weight import Weight
+from rocpy.blaslt.selection.recipes import has_exact_function
 from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.epilogues.expressions.resolve import is_exact
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
 from rocpy.torch.operators.custom_products import composed, run_operator
 from rocpy.torch.operators.grouped import covered_by, grouped
 from rocpy.torch.operators.products import apply_epilogue, plain_name, product
 from rocpy.torch.operators.registration import route_of
-from rocpy.torch.operators.shapes import check_epilogue_of
+from rocpy.torch.operators.shapes import check_epilogue_of, refuse_composing
 from rocpy.torch.operators.sharding import lacks_lists, register_for
 
 __all__ = ["custom_product", "grouped_with_epilogue", "read_weight"]
@@ -81,14 +84,13 @@ def custom_product(
     arguments = (*scalars, settings["dtype"], settings["compute"])
     compiling = torch.compiler.is_compiling()
     operands = (a, b, c, *tensors.values())
-    if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
-        if c is not None:
-            raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
-        results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
-    elif not compiling and lacks_lists(operands):
+    if not compiling and lacks_lists(operands):
         # torch knows how its own functions are computed on the parts of a DTensor, and on the entries of a batch.
         register_for((a, b, c))
-        results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+        expression = epilogue.expression.with_values(numbers)
+        why = "for a DTensor or the entries of a batch"
+        refuse_composing(epilogue.name, is_exact(expression), why, "apply it to the plain product, or omit the option")
+        results = composed(product, a, b, c, tensors, expression, arguments)
     else:
         text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
         access = route_of(*operands)
@@ -126,6 +128,9 @@ def grouped_with_epilogue(
     pre = grouped(a, b, boundaries, bias, alpha, dtype)
     if row.name == plain_name(row):
         return pre
+    if forbids_composing():
+        why = "of groups in one operand, recorded, traced or transformed,"
+        refuse_composing(row.name, has_exact_function(row), why, "pass lists of operands, or omit the option")
     if not pre.is_floating_point() and not torch.compiler.is_compiling():
         check_epilogue_of(row, a, b, clamp, dtype)
     y = apply_epilogue(row, pre, None, clamp)

@@ -17,6 +17,7 @@ from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped._packed import compute_packed
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.options import forbids_composing
 from rocpy.epilogues import CustomEpilogue
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
@@ -135,11 +136,15 @@ def grouped_kernel(
 
 
 def layer_epilogue(x: Tensor, bias: Tensor | None, activation: Activation, keep: bool) -> Any:
-    """Return the epilogue that computes a layer's activation, ``None`` where there is none."""
+    """Return the epilogue that computes a layer's activation, ``None`` where torch's function does.
+
+    Where the options forbid that, the product refuses what it cannot fuse.
+    """
     epilogues = activation.fused_for(x)
     if keep:
         return epilogues.aux if bias is None else epilogues.aux_bias
-    return epilogues.plain if bias is None else epilogues.bias
+    name = epilogues.plain if bias is None else epilogues.bias
+    return activation.epilogue(bias is not None) if name is None and forbids_composing() else name
 
 
 def linear_forward(
@@ -155,6 +160,8 @@ def linear_forward(
             d = matmul(x, weight.mT, epilogue=name, bias=bias)
             return (d[0], next(iter(d[1].values()))) if keep else (d, None)
         d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
+        if keep and forbids_composing():
+            return matmul(x, weight.mT, epilogue=activation.epilogue(bias is not None), bias=bias), d
     except (InvalidProblemError, UnsupportedError) as error:
         check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
         raise

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.options import forbids_composing
 from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
@@ -34,10 +36,12 @@ from rocpy.torch.operators.shapes import (
 __all__ = [
     "apply_epilogue",
     "composed_activation",
+    "operand_gradients",
     "plain_name",
     "product",
     "product_extra",
     "record_product",
+    "recorded_name",
     "run_product",
     "run_product_extra",
 ]
@@ -128,24 +132,32 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         if need_c:
             grads[2] = (d * _conjugate(ctx.beta)).sum_to_size(ctx.c_shape)
-        a2, b2, d2 = _matrices(a, b, d)
+        d2 = _matrices(a, b, d)[2]
         if need_bias:
             grads[3] = _bias_gradient(min(a.dim(), b.dim()) > 1, d2, ctx.bias_shape)
-        if d2.dtype != a.dtype:
-            d2 = d2.to(a.dtype)
-        if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
-            d2 = d2.contiguous()
         arguments = {"alpha": _conjugate(ctx.alpha), "compute": ctx.compute}
         if watched:
             count_gradients(d2, gradients=need_a + need_b)
-        if need_a:
-            grads[0] = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape)
-        if need_b:
-            if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
-                # One b for the whole batch: its gradient is a single product over all rows.
-                a2, d2 = in_rows(a2), in_rows(d2)
-            grads[1] = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
+        grads[:2] = operand_gradients(a, b, d.to(a.dtype), (need_a, need_b), arguments)
         return tuple(grads)
+
+
+def operand_gradients(
+    a: Tensor, b: Tensor, d: Tensor, needs: Sequence[bool], arguments: dict[str, Any]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of a and b, of those that need one, from the product's: two products by ``arguments``."""
+    a2, b2, d2 = _matrices(a, b, d)
+    if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
+        d2 = d2.contiguous()
+    of_a = of_b = None
+    if needs[0]:
+        of_a = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape)
+    if needs[1]:
+        if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
+            # One b for the whole batch: its gradient is a single product over all rows.
+            a2, d2 = in_rows(a2), in_rows(d2)
+        of_b = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
+    return of_a, of_b
 
 
 # As in _autograd: torch.func's levels are the dispatcher's work, which has been done where an operator is recorded.
@@ -174,7 +186,11 @@ def record_product(
     """Return an operator's results, recorded: by one product, or by one and torch's functions."""
     activation, stored = _recorded(epilogue)
     if activation is None:
-        return _composed(below.of(product), EPILOGUES[epilogue], a, b, c, bias, aux, settings)
+        recorded = _composed(below.of(product), EPILOGUES[epilogue], a, b, c, bias, aux, settings)
+        if not forbids_composing():
+            return recorded
+        # Refused as the product that nothing records, or computed as it is; torch's functions give the gradients.
+        return _apply_values(lambda: below(a, b, c, bias, aux, epilogue, *settings), recorded)
     if stored is not None:
         return record_product(below.of(product_extra), a, b, c, bias, aux, stored, *settings)[0]
     alpha, beta, _, _, compute = settings
@@ -188,6 +204,12 @@ def record_product(
         compute,
         lambda a, b, c, bias: below(a, b, c, bias, aux, epilogue, *settings),
     )
+
+
+def recorded_name(epilogue: str) -> str | None:
+    """Return the epilogue of the product that records one, ``None`` where torch's functions follow the plain one."""
+    activation, stored = _recorded(epilogue)
+    return None if activation is None else stored or epilogue
 
 
 @functools.cache
@@ -271,6 +293,26 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
         return pre
     # One that layers do not have is composed from torch's operations, which autograd records.
     return composed_activation(ACTIVATIONS[name], pre) if name in ACTIVATIONS else activation(name, pre)
+
+
+class ValuesFunction(torch.autograd.Function):  # type: ignore[misc]
+    """Results with the gradients of others, of the same formula."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[[], Any], *recorded: Tensor) -> Any:  # noqa: ARG004
+        """Compute; what was recorded is not read."""
+        ctx.set_materialize_grads(False)
+        return compute()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:  # noqa: ARG004
+        """Return the gradients as they are."""
+        return (None, *grads)
+
+
+def _apply_values(compute: Callable[[], Any], recorded: Any) -> Any:
+    apply = super(torch.autograd.Function, ValuesFunction).apply  # as above
+    return apply(compute, *recorded) if isinstance(recorded, tuple) else apply(compute, recorded)
 
 
 class ActivationFunction(torch.autograd.Function):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from torch.overrides import has_torch_function
 from rocpy._producers.torch_modes import is_fake, is_sharded
 from rocpy._producers.torch_refusals import is_unreadable, refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
+from rocpy.blaslt.model.options import current_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import find_family, gradient_type, is_float8, result_and_compute, type_for_out
 from rocpy.blaslt.selection.recipes import check_function
@@ -32,6 +33,7 @@ __all__ = [
     "info_of",
     "needs_one_kind",
     "product_shapes",
+    "refuse_composing",
     "refuse_mixed",
     "refuse_unreadable",
     "require",
@@ -262,3 +264,30 @@ def product_shapes(a: Tensor, b: Tensor, row: EpilogueRow) -> tuple[tuple[Any, .
         return shape, shape
     extras = {"bgrad": (*batch, n), "bgrada": (*a.shape[:-2], m), "bgradb": (*b.shape[:-2], n)}
     return shape, extras.get(row.gradient)
+
+
+def refuse_composing(epilogue: str, is_exact: bool, why: str, advice: str) -> None:
+    """Refuse an epilogue that is computed by torch's functions, as the product does that nothing records.
+
+    Parameters
+    ----------
+    epilogue
+        Its name.
+    is_exact
+        Whether its functions have one value wherever an element lies.
+    why
+        What it is composed for, in words.
+    advice
+        What to do.
+    """
+    options = current_options()
+    if options.fallback == "error":
+        raise UnsupportedError(
+            f"epilogue {epilogue!r}: {why} it is computed by torch's own functions, which options(fallback='error') "
+            f"forbids; {advice}"
+        )
+    if options.reproducible == "batch" and not is_exact:
+        raise UnsupportedError(
+            f"options(reproducible='batch'): {why} epilogue {epilogue!r} is computed by torch's own functions, which "
+            f"may depend on an array's shape; {advice}"
+        )

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.options import forbids_composing
 from rocpy.blaslt.model.problem import is_column_bias
-from rocpy.torch.operators import blocks, linear_layer, products
-from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.torch.operators import blocks, custom_products, linear_layer, products
+from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.registration import LIBRARY
 from rocpy.torch.operators.shapes import ProductSettings, check_product
 
@@ -46,10 +47,17 @@ def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
             rows = rows.expand(info.batch_size, *rows.shape)
         lead = rows.shape[1:-1]
         rows = rows.reshape(rows.shape[0], math.prod(lead), rows.shape[-1])
-        epilogue = "default" if row is None else "bias"
-        pre = products.product(rows, matrix.mT, None, row, None, epilogue, 1.0, 0.0, None, None, None)
-        pre = pre.reshape(pre.shape[0], *lead, pre.shape[-1])
-        y = ACTIVATIONS[activation].function(pre)
+
+        def run(function: Activation) -> Tensor:
+            epilogue = function.epilogue(row is not None)
+            d = products.product(rows, matrix.mT, None, row, None, epilogue, 1.0, 0.0, None, None, None)
+            return d.reshape(d.shape[0], *lead, d.shape[-1])
+
+        function = ACTIVATIONS[activation]
+        if forbids_composing():
+            return ((run(function), run(ACTIVATIONS["none"])), (0, 0)) if aux else (run(function), 0)
+        pre = run(ACTIVATIONS["none"])
+        y = function.function(pre)
         # Results of an operator share no memory.
         return ((y, pre.clone() if y is pre else pre), (0, 0)) if aux else (y, 0)
 
@@ -82,6 +90,43 @@ def _bias(bias: Tensor, mapped: bool, own: int, m: int, n: int, lead: Any, matri
     return bias.expand(*lead, n) if bias.dim() > 1 and n == 1 else bias
 
 
+class _Axes:
+    """The operands of the batched product, and where the axes lie of what goes with one entry.
+
+    Parameters
+    ----------
+    size
+        Extent of the mapped axis.
+    a, b
+        The operands, the mapped axis in front.
+    mapped, own
+        Of a and b, and of others after them: whether they are mapped, and how many axes one entry has.
+    """
+
+    def __init__(self, size: int, a: Tensor, b: Tensor, mapped: Sequence[bool], own: Sequence[int]) -> None:
+        self.rows, self.columns = own[0] > 1, own[1] > 1  # whether the result has these axes
+        batch = max(own[0], own[1], 2) - 2
+        self._full = batch + self.rows + self.columns
+        left = _padded(a if self.rows else a.unsqueeze(-2), mapped[0], max(own[0], 2), batch + 2)
+        self.right = _padded(b if self.columns else b.unsqueeze(-1), mapped[1], max(own[1], 2), batch + 2)
+        if not (mapped[0] or mapped[1]):
+            left = left.expand(size, *(1,) * (batch + 2 - left.dim()), *left.shape)
+        self.left = left
+        self.lead = torch.broadcast_shapes(left.shape[:-2], self.right.shape[:-2])
+
+    def promoted(self, x: Tensor, mapped: bool, own: int) -> Tensor:
+        """Return something that broadcasts to the result, with the axes that vectors leave away."""
+        missing = self._full - own
+        x = _padded(x, True, own, self._full) if mapped else x.reshape((*(1,) * missing, *x.shape))
+        x = x if self.columns else x.unsqueeze(-1)
+        return x if self.rows else x.unsqueeze(-2)
+
+    def demoted(self, x: Tensor) -> Tensor:
+        """Return a result without the axes that vectors leave away."""
+        x = x if self.rows else x.squeeze(-2)
+        return x if self.columns else x.squeeze(-1)
+
+
 def _product(
     info: Any,
     in_dims: Any,
@@ -101,34 +146,16 @@ def _product(
     check_product(first[0], first[1], first[2], first[3], first[4], epilogue, ProductSettings(*settings))
     a, b, c, bias, aux = operands
     own = [0 if x is None else x.dim() for x in first]
-    rows, columns = own[0] > 1, own[1] > 1  # whether the result has these axes
-    batch = max(own[0], own[1], 2) - 2
-    full = batch + rows + columns
-    m, n = (a.shape[-2] if rows else 1), (b.shape[-1] if columns else 1)
-    left = _padded(a if rows else a.unsqueeze(-2), mapped[0], max(own[0], 2), batch + 2)
-    right = _padded(b if columns else b.unsqueeze(-1), mapped[1], max(own[1], 2), batch + 2)
-    if not (mapped[0] or mapped[1]):
-        left = left.expand(info.batch_size, *(1,) * (batch + 2 - left.dim()), *left.shape)
-    lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-
-    def promoted(x: Any, i: int) -> Any:
-        # Something that broadcasts to the result, with the axes that vectors leave away.
-        if x is None:
-            return None
-        x = _padded(x, mapped[i], own[i], full) if mapped[i] else x.reshape((*(1,) * (full - own[i]), *x.shape))
-        x = x if columns else x.unsqueeze(-1)
-        return x if rows else x.unsqueeze(-2)
-
-    def demoted(x: Tensor) -> Tensor:
-        x = x if rows else x.squeeze(-2)
-        return x if columns else x.squeeze(-1)
-
+    axes = _Axes(info.batch_size, a, b, mapped, own)
+    m, n = axes.left.shape[-2], axes.right.shape[-1]
     if bias is not None:
-        bias = _bias(bias, mapped[3], own[3], m, n, lead, rows and columns)
+        bias = _bias(bias, mapped[3], own[3], m, n, axes.lead, axes.rows and axes.columns)
     if aux is not None:
-        aux = promoted(aux, 4).expand(*lead, m, n)
+        aux = axes.promoted(aux, mapped[4], own[4]).expand(*axes.lead, m, n)
     operator = products.product_extra if row.outputs else products.product
-    result = operator(left, right, promoted(c, 2), bias, aux, epilogue, *settings)
+    addend = None if c is None else axes.promoted(c, mapped[2], own[2])
+    result = operator(axes.left, axes.right, addend, bias, aux, epilogue, *settings)
+    demoted = axes.demoted
     if not row.outputs:
         return demoted(result), 0
     y, extra = result
@@ -143,6 +170,33 @@ def _product(
     return (demoted(y), extra.reshape(extra.shape[0], *first[which].shape[:-2], extra.shape[-1])), (0, 0)
 
 
+def _epilogue(
+    info: Any,
+    in_dims: Any,
+    a: Tensor,
+    b: Tensor,
+    c: Any,
+    inputs: Sequence[Tensor],
+    names: str,
+    expression: str,
+    *settings: Any,
+) -> Any:
+    dims = [*in_dims[:3], *in_dims[3]]
+    mapped = [axis is not None for axis in dims]
+    operands = [_front(x, axis) for x, axis in zip((a, b, c, *inputs), dims, strict=True)]
+    first = [_entry(x) if is_mapped else x for x, is_mapped in zip(operands, mapped, strict=True)]
+    # Refuses what one product refuses; and of an input without axes a mapped one must not widen the results.
+    one = custom_products.results_without_values(*first[:3], first[3:], names, expression, *settings)
+    own = [0 if x is None else x.dim() for x in first]
+    axes = _Axes(info.batch_size, operands[0], operands[1], mapped, own)
+    others = [
+        x if x is None or not (is_mapped or count) else axes.promoted(x, is_mapped, count)
+        for x, is_mapped, count in list(zip(operands, mapped, own, strict=True))[2:]
+    ]
+    results = custom_products.operator(axes.left, axes.right, others[0], others[1:], names, expression, *settings)
+    return [axes.demoted(x).to(like.dtype) for x, like in zip(results, one, strict=True)], [0] * len(one)
+
+
 def register() -> None:
     """Register the rules."""
     for operator, rule in (
@@ -152,5 +206,6 @@ def register() -> None:
         (blocks.mlp_aux, _mlp(True)),
         (products.product, _product),
         (products.product_extra, _product),
+        (custom_products.operator, _epilogue),
     ):
         torch.library.register_vmap(operator, rule, lib=LIBRARY)
