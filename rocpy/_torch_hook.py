@@ -40,7 +40,7 @@ def _tell_compiler() -> None:
 
 
 def _tell_flop_counter() -> None:
-    from rocpy.torch.operators.flops import register
+    from rocpy.torch.compiler.flops import register
 
     register()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from rocpy._messages.suggestions import check_keywords, keywords_of
+from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.front.stateful import Matmul
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation |
     RocpyError
         The error that the product itself would raise.
 
+    Notes
+    -----
+    Operands that autograd records or autocast casts are explained as they are computed: cast, and with the epilogue
+    that also stores what the gradient reads. Tensors without memory, meta and fake ones, are explained by shape and
+    type.
+
     References
     ----------
     ``hipblasLtMatmulAlgoGetHeuristic``.
@@ -74,8 +81,18 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation |
         from rocpy.blaslt.grouped.function import grouped_matmul
 
         check_keywords("explain", arguments, keywords_of(grouped_matmul))
-        return explain_groups(a, b, **arguments)
+        return _explained(explain_groups, (a, b), arguments)
     from rocpy.blaslt.front.explain_product import explain_product  # here: `import rocpy` is faster without it
 
     check_keywords("explain", arguments, [*keywords_of(Matmul), "algorithm", "autotune"])
-    return explain_product(a, b, c, **arguments)
+    return _explained(explain_product, (a, b, c), arguments)
+
+
+def _explained(function: Any, operands: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
+    try:
+        return function(*operands, **arguments)
+    except TorchLayerRequired:
+        dispatcher = torch_dispatcher()
+        if dispatcher is None:
+            raise
+    return dispatcher("explain", (function, operands), arguments)

@@ -160,10 +160,6 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
     scales = scales_or_none(scale_a, scale_b, scale_c, scale_d, amax)
-    if algorithm is not None and isinstance(algorithm, Mapping):  # a record that was exported tells its problem too, which is compared
-        return forced_product(a, b, c, algorithm, out, stream, dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
-            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
     arguments.a, arguments.b, arguments.c = <PyObject *>a, <PyObject *>b, <PyObject *>c
     arguments.bias, arguments.aux, arguments.out = <PyObject *>bias, <PyObject *>aux, <PyObject *>out
     arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>alpha, <PyObject *>beta, <PyObject *>epilogue
@@ -171,14 +167,18 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     arguments.options, arguments.stream, arguments.scales = <PyObject *>options, <PyObject *>stream, <PyObject *>scales
     arguments.algorithm, arguments.row = <PyObject *>algorithm, epilogue_index(epilogue)
     try:
+        if algorithm is not None and isinstance(algorithm, Mapping):  # a record that was exported tells its problem too, which is compared
+            return forced_product(a, b, c, algorithm, out, stream, dict(
+                alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
+                scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
         return outputs(&arguments)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
-        if dispatcher is None or algorithm is not None:
+        if dispatcher is None:
             raise
     return dispatcher("matmul", (a, b, c), dict(
         alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
-        stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
+        stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax, algorithm=algorithm))
 
 
 cdef bint set_keyword(Arguments *arguments, PyObject *name, PyObject *value) noexcept:

@@ -25,6 +25,7 @@ from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import refuse_inside
+from rocpy.torch.operators.explanation import explained
 from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
 from rocpy.torch.operators.products import run_product, run_product_extra
 from rocpy.torch.operators.registration import route_of
@@ -40,6 +41,9 @@ _DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False}
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
     refuse_inside()
+    if name == "explain":
+        function, operands = args
+        return explained(function, operands, kwargs)
     if name == "grouped_matmul":
         return dispatched_grouped(*args, **kwargs)
     return dispatched_matmul(*args, **kwargs)

@@ -23,7 +23,7 @@ from rocpy.torch.operators.kernels import split_names
 from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
-__all__ = ["LIBRARY", "define", "record", "route_of"]
+__all__ = ["LIBRARY", "autocast_device", "cast_for", "define", "record", "route_of"]
 
 LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
 
@@ -104,13 +104,13 @@ def record(operator: Any, recorded: Callable[..., Any]) -> Callable[..., Any]:
             return kernel(*args)
         if access == 2:
             return recorded(at_once, *args)
-        device = None if torch.compiler.is_compiling() else _autocast_device(args[0])
+        device = None if torch.compiler.is_compiling() else autocast_device(args[0])
         if device is None:
             return operator(*args)
         with torch._C._ExcludeDispatchKeyGuard(_autocast_keys[device]):
             access = route(*_tensors(args))
             if access != 0:
-                return run(access, *narrow(_cast_for(device), args))
+                return run(access, *narrow(cast_for(device), args))
         return operator(*args)
 
     return run
@@ -124,7 +124,7 @@ def _tensors(args: Sequence[Any]) -> list[Any]:
     return tensors
 
 
-def _autocast_device(x: Any) -> str | None:
+def autocast_device(x: Any) -> str | None:
     """Return the type of the device that a plain tensor is on, if autocast is on for it."""
     if type(x) is not Tensor and type(x) is not torch.nn.Parameter:
         return None
@@ -161,7 +161,7 @@ def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
 _autocast_keys = {device: torch._C.DispatchKeySet(key) for device, key in _AUTOCAST_KEYS.items()}
 
 
-def _cast_for(device: str) -> Callable[[Any], Any]:
+def cast_for(device: str) -> Callable[[Any], Any]:
     """Return what casts an argument as autocast does for a device."""
 
     def cast(value: Any) -> Any:
@@ -174,7 +174,7 @@ def _cast_for(device: str) -> Callable[[Any], Any]:
 
 
 def _autocast(operator: Any, device: str, narrow: _Narrow) -> Callable[..., Any]:
-    cast = _cast_for(device)
+    cast = cast_for(device)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_autocast_keys[device]):
