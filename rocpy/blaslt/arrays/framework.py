@@ -140,7 +140,7 @@ class _Torch(Framework):
         seen = values(array)
         if seen.dtype.isbuiltin != 1:  # of ml_dtypes, which torch does not read
             seen = seen.astype(np.float32)
-        return self.module.from_numpy(np.require(seen, requirements="CW")).to(like.device)
+        return self.module.from_numpy(np.require(seen, requirements=["C", "W"])).to(like.device)
 
     def wide(self, array: Any, dtype: str, like: Any) -> Any:
         return self.own(array, like).to(getattr(self.module, dtypes.lookup(dtype).torch))

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# The check of what the results of an epilogue of the user's are written to; outs.pyx has the documentation.
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 
 

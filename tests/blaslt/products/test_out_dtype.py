@@ -186,7 +186,10 @@ OTHER_OUTS = {
                                      "Buffer float32", "memoryview float32"])  # fmt: skip
 def test_an_out_may_be_of_another_framework(torch, way, operand):
     values = np.arange(9, dtype=np.float32).reshape(3, 3)
+    on_device = operand.startswith("Buffer") and not rocpy.platform.current().host_memory
     for out in ("numpy", "torch", "Buffer", "memoryview"):
+        if not rocpy.platform.current().host_memory and on_device != (out == "Buffer"):
+            continue  # an out lies where the operands do
         for dtype in ("float32", "bfloat16", "float64", "float8_e4m3fn"):
             for view in list(OTHER_OUTS.values())[: {"numpy": 3, "torch": 2}.get(out, 1)]:
                 if out == "memoryview" and dtype not in ("float32", "float64"):
@@ -196,6 +199,8 @@ def test_an_out_may_be_of_another_framework(torch, way, operand):
                 np.testing.assert_array_equal(
                     as_float64(target), (values @ values).astype(dtype_of(dtype)).astype(np.float64)
                 )
+    if on_device:
+        return
     a, strided = presented(values, operand, torch), torch.zeros(3, 6)[:, ::2]
     version = strided._version
     assert ways()[way](a, a, out=strided) is strided
