@@ -52,6 +52,7 @@ function(rocpy_pybind11 package name)
   string(REPLACE "/" "_" target ${package}_${name})
   pybind11_add_module(${target} MODULE NO_EXTRAS ${CMAKE_SOURCE_DIR}/${package}/${name}.cpp)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/modules/${package})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/rocpy)
   if(CMAKE_CROSSCOMPILING)
     # pybind11 takes the suffix of the interpreter that runs the build.
     set_target_properties(${target} PROPERTIES SUFFIX ".${Python_SOABI}${CMAKE_SHARED_MODULE_SUFFIX}")

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "gil.h"
+#include "_gil.hpp"
 #include "launch.hpp"
 #include "pool.hpp"
 #include "simt.h"
