@@ -12,6 +12,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._producers.torch_refusals import refuse_layout
 from rocpy.compat.nvmath._errors import PackageError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 PACKAGES = ("numpy", "cupy", "torch")
 
@@ -38,9 +39,14 @@ def same_package(package: str, array: Any, name: str) -> None:
         raise PackageError(f"{name} is of {other} and a of {package}; all operands must be of one package")
 
 
-def dtype_name(array: Any) -> str:
-    """Return rocpy's name of an array's dtype."""
-    return dtypes.lookup(array.dtype).name
+def dtype_name(array: Any, name: str) -> str:
+    """Return rocpy's name of an array's dtype; others are refused, by ValueError as in nvmath."""
+    try:
+        return dtypes.lookup(array.dtype).name
+    except InvalidOperandError:
+        raise InvalidProblemError(
+            f"{name}: its dtype {array.dtype} is not supported; cast it to one of {', '.join(dtypes.DTYPES)}"
+        ) from None
 
 
 def strides_of(array: Any) -> tuple[int, ...]:

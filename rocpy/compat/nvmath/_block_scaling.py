@@ -60,7 +60,7 @@ def format_of(dtype: str) -> BlockScalingFormat:
 
 def packing_of(array: Any) -> int:
     """Return how many elements of K an element of an array holds: torch packs two of float4."""
-    return 2 if hasattr(array, "new_zeros") and dtypes.lookup(array.dtype).name == "float4_e2m1fn" else 1
+    return 2 if hasattr(array, "new_zeros") and _text(array.dtype) == "float4_e2m1fn_x2" else 1
 
 
 # ---- layouts ----
@@ -149,7 +149,7 @@ def _extents(
 
 def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) -> None:
     """Refuse scales that are not those of an operand."""
-    form = format_of(_arrays.dtype_name(operand))
+    form = format_of(_arrays.dtype_name(operand, name))
     if isinstance(scale, (int, float)):
         raise InvalidProblemError(
             f"quantization_scales.{name}: a number; with block_scaling it is an array with a scale for each block"
@@ -166,7 +166,7 @@ def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) ->
 
 def lines_of(scale: Any, operand: Any, axis: int) -> Any:
     """Return the scales of an operand as (..., lines, blocks)."""
-    form = format_of(_arrays.dtype_name(operand))
+    form = format_of(_arrays.dtype_name(operand, "operand"))
     batch, lines, blocks, _ = _extents(_logical_shape(operand, axis), axis, form)
     return matrix_of(as_bytes(scale), lines, blocks, batch)
 
@@ -467,7 +467,7 @@ def quantize_to_fp4(x: Any, axis: int) -> Any:
 def unpack_fp4(fp4_tensor: Any, axis: int) -> Any:
     """Return the numbers of an array in ``float4_e2m1fn`` in float32; torch's are unpacked along an axis, -1 or -2."""
     _arrays.package_of(fp4_tensor, "fp4_tensor")
-    if _arrays.dtype_name(fp4_tensor) != "float4_e2m1fn":
+    if _arrays.dtype_name(fp4_tensor, "fp4_tensor") != "float4_e2m1fn":
         raise InvalidProblemError(f"fp4_tensor: got {fp4_tensor.dtype}, expected float4_e2m1fn")
     _check_axis(axis, fp4_tensor, "fp4_tensor")
     return _along(axis, fp4_tensor, wide_of)

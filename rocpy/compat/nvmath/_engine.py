@@ -217,7 +217,7 @@ class Engine:
         if kind is None:
             raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with it")
         _arrays.same_package(self._specification.extents.package, value, name)
-        fresh = _kind(value)
+        fresh = _kind(value, name)
         if fresh != kind:
             raise InvalidProblemError(
                 f"{name}: it was shape {kind[0]}, {kind[1]}, on {kind[2]} and would become shape {fresh[0]}, "
@@ -256,7 +256,10 @@ class Engine:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return
         _arrays.same_package(self._specification.extents.package, value, f"quantization_scales.{name}")
-        if _arrays.dtype_name(value) != "float32" or tuple(value.shape) not in ((), (1,)):
+        if _arrays.dtype_name(value, f"quantization_scales.{name}") != "float32" or tuple(value.shape) not in (
+            (),
+            (1,),
+        ):
             raise InvalidProblemError(
                 f"quantization_scales.{name}: got shape {tuple(value.shape)}, {value.dtype}, expected a number, or "
                 "float32 of shape () or (1,)"
@@ -320,7 +323,7 @@ def check_target(operands: Mapping[str, Any]) -> None:
 
 def kinds_of(operands: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str, str] | None]:
     """Return what must stay the same of each operand."""
-    return {name: None if value is None else _kind(value) for name, value in operands.items()}
+    return {name: None if value is None else _kind(value, name) for name, value in operands.items()}
 
 
 def algorithm_records(algorithms: object) -> list[Any]:
@@ -340,8 +343,8 @@ def timed(algorithm: Algorithm, elapsed_ms: float) -> Algorithm:
     return Algorithm(dataclasses.replace(algorithm.record, elapsed_ms=elapsed_ms, source="tuned"))
 
 
-def _kind(array: Any) -> tuple[tuple[int, ...], str, str]:
-    return tuple(array.shape), _arrays.dtype_name(array), _arrays.device_of(array)
+def _kind(array: Any, name: str) -> tuple[tuple[int, ...], str, str]:
+    return tuple(array.shape), _arrays.dtype_name(array, name), _arrays.device_of(array)
 
 
 def _torch_dtype(dtype: dtypes.DType) -> Any:

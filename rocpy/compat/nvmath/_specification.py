@@ -111,7 +111,7 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
         raise InvalidProblemError("inplace: the result is written into c, and there is no c; pass c=")
     if c is not None:
         _check_c(c, beta, extents, options.inplace)
-    c_dtype = None if c is None else _arrays.dtype_name(c)
+    c_dtype = None if c is None else _arrays.dtype_name(c, "c")
     wanted = None if options.inplace else options.result_dtype
     result_dtype = wanted or c_dtype or dtype
     narrow = dtypes.lookup(result_dtype).bits <= 8
@@ -166,7 +166,7 @@ def _misplaced(name: str, operand: Any, a: Any) -> InvalidProblemError:
 
 
 def _dtype(a: Any, b: Any) -> str:
-    first, second = _arrays.dtype_name(a), _arrays.dtype_name(b)
+    first, second = _arrays.dtype_name(a, "a"), _arrays.dtype_name(b, "b")
     if first not in _LEGAL or second not in _LEGAL:
         raise InvalidProblemError(
             f"a is {first} and b {second}; nvmath takes {', '.join(_LEGAL)}; see rocpy.matmul for others"
