@@ -2,6 +2,7 @@
 """Arrays of every other kind as operands: DLPack, the array interfaces, the buffer protocol, and rocpy's own Buffer."""
 
 import sys
+from operator import index
 
 import numpy
 
@@ -141,8 +142,13 @@ cdef object parse_device_interface(object array, str name, Operand* out):
     interface = array.__cuda_array_interface__
     try:
         address, read_only = interface["data"]
-        shape, typestr = tuple(interface["shape"]), interface["typestr"]
-        strides, stream = interface.get("strides"), interface.get("stream")
+        # Whole numbers and a text: C takes 1.9 for 1, and numpy takes None for float64.
+        address, shape = index(address), tuple([index(extent) for extent in interface["shape"]])
+        strides, stream, typestr = interface.get("strides"), interface.get("stream"), interface["typestr"]
+        if strides is not None:
+            strides = tuple([index(step) for step in strides])
+        if not isinstance(typestr, str):
+            raise TypeError(f"typestr: got {type(typestr).__name__}, expected a string such as '<f4'")
         dtype = numpy.dtype(typestr)
         row = array_type_of_name(dtype.name.encode())
         if interface.get("mask") is not None:
@@ -175,7 +181,7 @@ cdef object parse_device_interface(object array, str name, Operand* out):
     if fault != fault_none:
         raise InvalidOperandError(f"{name}: {seen(array)} cannot be an operand: {fault_message(fault).decode()}")
     out.type = row.type
-    out.device_type = kDLROCM
+    out.device_type = kDLCPU if current_platform().host_memory else kDLROCM
     out.device_id = 0
     if elements:
         hipPointerGetAttributes(&facts, out.data)
@@ -184,9 +190,8 @@ cdef object parse_device_interface(object array, str name, Operand* out):
                 f"{name}: {seen(array)} is declared as device memory, but HIP does not know its address; does it "
                 "belong to another vendor's device?"
             )
-        out.device_id = facts.device
-        if current_platform().host_memory:
-            out.device_type, out.device_id = kDLCPU, 0
+        if out.device_type == kDLROCM:
+            out.device_id = facts.device
     if stream is not None:
         # 1 and 2 name the null stream and the thread's own, as HIP does too.
         handle_of(stream, &pending, &use)

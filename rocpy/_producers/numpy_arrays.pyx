@@ -106,9 +106,9 @@ cdef object parse_ndarray_other(object array, str name, Operand* out):
     """Read an ndarray that cannot be used as it is: copied where its values can be kept, refused otherwise."""
     if array.ndim > max_dims:
         raise InvalidOperandError(f"{name}: got {array.ndim} dimensions, expected at most {max_dims}; reshape it")
-    dtype = array.dtype.newbyteorder("=")
-    # The type first, on an array of nothing: what cannot be used is not copied, whatever its size.
+    # The type first, on an array of nothing: what cannot be used is not copied, whatever its size. Not every type has a byte order.
     plain = None
+    dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     if dtype.hasobject is False and dtype.names is None and parse_ndarray(numpy.empty(0, dtype), out):
         try:
             plain = copied_as_it_lies(array, dtype)

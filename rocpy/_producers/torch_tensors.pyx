@@ -7,6 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
+from rocpy._producers.torch_copies import aligned_copy, is_misaligned
 from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces, recording_reason, state_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice, is_unreadable, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -423,6 +424,8 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
     refuse_layout(array, name)
     with torch.no_grad():
         if array.is_conj() or array.is_neg():
+            if is_misaligned(array):
+                array = aligned_copy(array)
             array, copied = array.resolve_conj().resolve_neg(), True
         if array._is_zerotensor():
             array, copied = array.clone(), True
@@ -437,7 +440,7 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
     fault = operand_of_dltensor(tensor, out)
     if fault == fault_misaligned:
         with torch.no_grad():
-            array, copied = array.clone(), True
+            array, copied = aligned_copy(array), True
         torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor)
         fault = operand_of_dltensor(tensor, out)
     if fault != fault_none:

@@ -238,6 +238,8 @@ def test_device_interface_of_foreign_memory_is_refused_or_placed():
             Interface("__cuda_array_interface__", data=(buffer.handle, False), shape=(2, 2), strides=(16, 8))
         )
         assert seen["strides"] == (4, 2)
+        empty = Interface("__cuda_array_interface__", data=(buffer.handle, False), shape=(0, 4))
+        assert describe(empty)["device_type"] == seen["device_type"]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +254,10 @@ def test_device_interface_of_foreign_memory_is_refused_or_placed():
         {"typestr": "O"},
         {"typestr": ">f4"},
         {"typestr": 3},
+        {"typestr": None},
+        {"shape": (1.9, 4)},
+        {"strides": (16.0, 4)},
+        {"data": (1.5, False)},
         {"strides": (2, 4)},
         {"strides": (4,)},
         {"data": (0, False)},

@@ -221,6 +221,30 @@ def test_ml_dtypes_is_not_imported_for_numpy_types():
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
+STRINGS = np.array([["a", "b"], ["c", "d"]], np.dtypes.StringDType())  # a type without a byte order
+EYE = np.eye(2, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: rocpy.matmul(STRINGS, EYE), "a"),
+        (lambda: rocpy.matmul(EYE, STRINGS), "b"),
+        (lambda: rocpy.matmul(EYE, EYE, STRINGS), "c"),
+        (lambda: rocpy.matmul(EYE, EYE, epilogue="bias", bias=STRINGS[0]), "bias"),
+        (lambda: rocpy.matmul(EYE, EYE, out=STRINGS), "out"),
+        (lambda: rocpy.Matmul(STRINGS, EYE), "a"),
+        (lambda: rocpy.Weight(STRINGS), "w"),
+        (lambda: rocpy.grouped_matmul([STRINGS], [EYE]), "a"),
+        (lambda: rocpy.explain(STRINGS, EYE), "a"),
+        (lambda: rocpy.quantize(STRINGS, "float8_e4m3fn"), "x"),
+    ],
+)
+def test_strings_are_refused_by_name(call, name):
+    with pytest.raises(rocpy.RocpyError, match=rf"^{name}: .*StringDType"):
+        call()
+
+
 def test_operands_are_not_leaked():
     arrays = [np.zeros((2, 2)), np.zeros((2, 2), ">f4"), np.zeros((2, 2), ml_dtypes.bfloat16)]
     for x in arrays:

@@ -218,6 +218,29 @@ def test_misaligned_memory_is_copied():
     assert seen["data"] % 4 == 0
 
 
+@pytest.mark.parametrize("lazy", ["", "conj", "neg"])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
+@pytest.mark.parametrize("dtype", ["complex128", "complex64", "float64", "bfloat16"])
+def test_misaligned_matrices_are_copied(dtype, shape, lazy):
+    values = torch.arange(15).reshape(3, 5).to(getattr(torch, dtype))
+    values = values if shape == (3, 5) else values.T
+    raw = torch.zeros(15 * values.element_size() + 1, dtype=torch.uint8)
+    raw[1:] = (values if shape == (3, 5) else values.T).contiguous().view(torch.uint8).flatten()
+    unaligned = torch.frombuffer(raw.numpy(), dtype=values.dtype, offset=1).reshape(3, 5)
+    unaligned = unaligned if shape == (3, 5) else unaligned.T
+    if lazy == "conj":
+        unaligned, values = unaligned.conj(), values.conj()
+    elif lazy == "neg":
+        unaligned, values = torch._neg_view(unaligned), torch._neg_view(values)
+    seen = describe(unaligned)
+    assert seen["copied"] is True
+    assert seen["data"] % values.element_size() == 0
+    assert torch.equal(seen["kept"], values)
+    assert seen["kept"].stride() == values.stride()
+    with pytest.raises(InvalidOperandError, match=r"out: .*cannot be written"):
+        describe(unaligned, "out", output=True)
+
+
 class Subclass(torch.Tensor):
     pass
 

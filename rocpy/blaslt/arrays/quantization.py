@@ -100,7 +100,8 @@ def _target(dtype: Any, allowed: tuple[str, ...]) -> DType:
 
 
 def _of_type(x: Any, name: str, allowed: tuple[str, ...]) -> None:
-    dtype = x.dtype.newbyteorder("=") if isinstance(x, np.ndarray) else x.dtype
+    # Not every type has a byte order.
+    dtype = x.dtype.newbyteorder("=") if isinstance(x, np.ndarray) and not x.dtype.isnative else x.dtype
     try:
         known = dtypes.lookup(dtype).name
     except InvalidOperandError:
