@@ -226,7 +226,7 @@ def test_ranks_that_cannot_come_or_go(comm):
     with pytest.raises(nccl.NcclInvalid, match="exclude_ranks: got"):
         comm.shrink(["a"])
     for wrong in ("many", 1, 2**31):
-        with pytest.raises(nccl.NcclInvalid, match=f"nranks: got {wrong}"):
+        with pytest.raises(nccl.NcclInvalid, match=f"nranks: got {wrong!r}"):
             comm.grow(wrong)
 
 

@@ -26,8 +26,8 @@ def no_collector():
 
 @pytest.fixture
 def comms():
-    with ranks_of_this_thread(2, timeout_s=0.05) as made:
-        yield made
+    with ranks_of_this_thread(2, timeout_s=0.05) as ranks:
+        yield ranks
 
 
 def call(comms, x):

@@ -16,8 +16,8 @@ X = np.ones(4)
 
 @pytest.fixture
 def comms():
-    with ranks_of_this_thread(2, timeout_s=0.05) as made:
-        yield made
+    with ranks_of_this_thread(2, timeout_s=0.05) as ranks:
+        yield ranks
 
 
 def plain(comms):
