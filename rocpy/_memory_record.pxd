@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from rocpy._dlpack cimport DLDataType, DLDevice
+from rocpy._dlpack cimport DLDataType, DLDevice, Operand
 from rocpy._producers.torch_memory cimport TensorWords
 
 
@@ -53,6 +53,11 @@ cdef class MemoryRecord:
 # The record of an array; None for one of a producer that keeps the memory that it lent.
 cdef MemoryRecord record_of(object array, str name)
 cpdef bint any_moved(tuple records) except -1
+# Refuses arrays whose memory or layout changed since it was recorded, while the call's own arguments were read.
+cdef int refuse_changed(tuple records) except -1
+cdef object changed(MemoryRecord record)
+# Refuses an array of another shape than was read of it, as the call's own arguments were read in between.
+cdef int refuse_other_shape(MemoryRecord record, const Operand* read) except -1
 # Refuses tensors whose product torch would have to record now.
 cpdef int refuse_gradients(tuple records) except -1
 # What keeps an array's memory where it is until it is dropped, even if the array is given other memory meanwhile.

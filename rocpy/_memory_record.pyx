@@ -12,7 +12,7 @@ from cpython.object cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
 from libc.string cimport memset
 
-from rocpy._dlpack cimport DLTensor, max_dims
+from rocpy._dlpack cimport DLTensor, Operand, array_type_of_hip, max_dims
 from rocpy._producers.torch_memory cimport read_words, words_hold
 from rocpy._producers.torch_tensors cimport is_clear, learn, refuse_recorded, torch_api
 
@@ -219,6 +219,32 @@ cpdef bint any_moved(tuple records) except -1:
     for record in records:
         moved = (<MemoryRecord>record).has_moved() or moved
     return moved
+
+
+cdef int refuse_changed(tuple records) except -1:
+    cdef MemoryRecord record
+    for record in records:
+        if record.has_changed():
+            raise changed(record)
+    return 0
+
+
+cdef int refuse_other_shape(MemoryRecord record, const Operand* read) except -1:
+    cdef int axis
+    if read.copied or array_type_of_hip(read.type).bits < 8:  # of which torch has two in an element
+        return 0
+    if record.layout.ndim != read.ndim:
+        raise changed(record)
+    for axis in range(read.ndim):
+        if record.layout.shape[axis] != read.shape[axis]:
+            raise changed(record)
+    return 0
+
+
+cdef object changed(MemoryRecord record):
+    return InvalidOperandError(
+        f"{record.name}: its memory was replaced or resized while the other arguments of the call were read; convert those that do so "
+        "first, as in alpha=float(alpha)")
 
 
 cpdef int refuse_gradients(tuple records) except -1:

@@ -22,6 +22,7 @@ cdef object parse_output(object array, str name, Operand* out, bint is_product=*
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
 # Whether operands are numpy's, torch's or None, which are read as they are.
+cdef bint is_plain(object array) noexcept
 cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept
 # What a product works with in the place of an object that offers its memory and nothing else, no dtype and no shape: numpy's view.
 cpdef object readable(object array, str name)

@@ -132,7 +132,7 @@ cpdef object numpy_view(object array, str name="array"):
     return new_view(&parsed, owner)
 
 
-cdef inline bint is_plain(object array) noexcept:
+cdef bint is_plain(object array) noexcept:
     return array is None or cnp.PyArray_Check(array) or is_plain_tensor(array)
 
 

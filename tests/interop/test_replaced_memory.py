@@ -80,6 +80,50 @@ def test_an_argument_of_a_kernel(how, torch):
     del owners, others
 
 
+class Runs:
+    """A number, or an array, that runs code of the caller's when it is read."""
+
+    def __init__(self, code, array=None):
+        self.code, self.array = code, array
+        if array is not None:
+            self.shape, self.dtype = array.shape, array.dtype
+
+    def __float__(self):
+        self.code()
+        return 1.0
+
+    def __dlpack__(self, **keywords):
+        self.code()
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+ARGUMENTS = {
+    "alpha": lambda code: {"alpha": Runs(code)},
+    "beta": lambda code: {"c": np.ones((500, 8), np.float32), "beta": Runs(code)},
+    "clamp": lambda code: {"epilogue": "clamp", "clamp": (Runs(code), 5.0)},
+    "out": lambda code: {"out": Runs(code, np.zeros((500, 8), np.float32))},
+}
+
+
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_an_argument_that_resizes_an_operand(argument, planned):
+    def call(code):
+        a, b = np.ones((500, 500), np.float32), np.ones((500, 8), np.float32)
+        arguments = ARGUMENTS[argument](lambda: code(a))
+        if not planned:
+            return rocpy.matmul(a, b, **arguments)
+        out = arguments.pop("out", None)
+        return rocpy.Matmul(a, b, **arguments).execute(out=out)
+
+    assert np.asarray(getattr(call(lambda _: None), "array", 500)).shape in ((), (500, 8))
+    with pytest.raises(rocpy.InvalidOperandError, match="^a: "):
+        call(lambda a: a.resize((4, 4), refcheck=False))
+
+
 def test_numpy_does_not_resize_what_is_used(comms):
     array, out = np.ones(COUNT), np.zeros(COUNT)
     buffer = rocpy.Buffer.from_dlpack(array)

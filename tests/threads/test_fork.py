@@ -140,16 +140,21 @@ def test_children_use_refresh_close_and_drop_weights_of_the_parent(run_python):
 def test_fork_while_other_threads_compute(run_python):
     code = """
     stop = threading.Event()
+    plain = rocpy.Matmul(a, a)
+    own = rocpy.Matmul(a, a, epilogue=rocpy.epilogue(lambda x, r: x * 1.0 + r * 0), epilogue_inputs={"r": a})
+    plans = (plain, own)
+    for plan in plans: plan.execute()
 
-    def busy():
+    def busy(compute):
         while not stop.is_set():
-            right()
+            compute()
 
-    threads = [threading.Thread(target=busy) for _ in range(2)]
+    threads = [threading.Thread(target=busy, args=(each,)) for each in (right, *(plan.execute for plan in plans))]
     for thread in threads: thread.start()
     try:
         for _ in range(8):
             in_child(right)
+            in_child(lambda: all(right(plan.execute()) for plan in plans))  # which the parent's threads are using
     finally:
         stop.set()
         for thread in threads: thread.join()

@@ -185,14 +185,13 @@ def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
     return epilogue.complete(inputs)
 
 
-def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
-    """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
+def bound_of(
+    epilogue: CustomEpilogue, numbers: Mapping[str, Any], arrays: Mapping[str, OperandInfo], problem: Problem
+) -> Bound:
+    """Return an epilogue for a product, inputs that are numbers, which become constants, and those that are arrays."""
     from rocpy.epilogues.expressions.inputs import with_numbers
 
-    plain = plain_numbers(inputs)
-    arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in plain}
-    numbers = {name: inputs[name] for name in plain}
-    return bind(with_numbers(epilogue.expression, plain), problem, arrays), numbers
+    return bind(with_numbers(epilogue.expression, numbers), problem, arrays)
 
 
 def plain_numbers(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rocpy.blaslt.operands._arguments cimport real
 from rocpy._locks import hold_over_forks, reentrant_lock
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
+from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.settings import compute_code
 from rocpy.blaslt.selection.tuning_state cimport measures
@@ -77,8 +78,8 @@ def executable_of(ProductCall call not None, tuning):
 
     Returns
     -------
-    Executable
-        What makes the results.
+    Executable or None
+        What makes the results; ``None`` where the user names an algorithm that only a planned product takes: `by_algorithm`.
     """
     cdef Executable executable = None
     cdef Words words
@@ -92,11 +93,17 @@ def executable_of(ProductCall call not None, tuning):
         call.inputs = _custom.resolved(call.inputs)
         _custom.check_inputs(call.inputs)
     known = known and describe(&words, rest, call, tuning)
+    if call.algorithm is not None:
+        if not isinstance(call.algorithm, (int, str, Algorithm)):  # a record that was exported tells its problem too, which is compared
+            return None
+        rest.append((type(call.algorithm), call.algorithm))
     cdef str text = <str>facts[2]
     if known and not rest and is_last(text, &words):
         executable = _LAST
     else:
         executable = lookup_or_plan(call, key_of(text, &words, rest) if known else None)
+        if executable is None:
+            return None
         if known and not rest:
             remember(text, &words, executable)
     if call.out is None and executable.single:
@@ -112,7 +119,7 @@ cdef Executable lookup_or_plan(ProductCall call, object key):
         executable = <Executable>_EXECUTABLES.get(key)
     if executable is None:
         executable = plan(call)
-        if key is not None:
+        if key is not None and executable is not None:
             with _LOCK:
                 _EXECUTABLES[key] = executable
                 if len(_EXECUTABLES) > _MOST:
@@ -121,12 +128,9 @@ cdef Executable lookup_or_plan(ProductCall call, object key):
 
 
 def by_algorithm(ProductCall call not None):
-    """Return the result of a call whose algorithm the user names."""
-    algorithm = call.algorithm
+    """Return the result of a call whose algorithm the user names, by a planned product."""
     with CustomProduct(call.a, call.b, call.c, **arguments_of(call)) as planned:
-        if isinstance(algorithm, dict):
-            algorithm = planned.pin(algorithm)
-        return planned.execute(out=call.out, algorithm=algorithm)
+        return planned.execute(out=call.out, algorithm=call.algorithm)
 
 
 cdef int complete(ProductCall call, tuple names) except -1:
@@ -191,13 +195,13 @@ cdef dict arguments_of(ProductCall call):
 cdef Executable plan(ProductCall call):
     """Return how products like one are computed, after measuring the strategies where that is asked for."""
     with CustomProduct(call.a, call.b, call.c, **arguments_of(call)) as planned:
-        if measures():
+        if call.algorithm is None and measures():
             passed = arguments_of(call)
             for name in ("options", "bias", "aux", "amax"):
                 passed.pop(name, None)
             _tuner.measure(planned.launched, planned.options, (call.a, call.b, call.c, None, None, None), passed)
         planned.plan()
-        return planned.executable
+        return planned.executable(call.algorithm)
 
 
 cdef bint describe_inputs(Words *words, list rest, dict inputs, bint *plain) except -1:

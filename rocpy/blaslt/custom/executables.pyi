@@ -17,7 +17,13 @@ __all__ = ["LibraryExecutable", "TileExecutable", "native_call", "planned_call"]
 @disjoint_base
 class LibraryExecutable(Executable):
     def __init__(
-        self, bound: Bound, form: NativeForm, dtype: str, unit_scales: Mapping[str, float], rest: Any = None
+        self,
+        bound: Bound,
+        form: NativeForm,
+        dtype: str,
+        unit_scales: Mapping[str, float],
+        rest: Any = None,
+        algorithm: Algorithm | None = None,
     ) -> None: ...
 
 @disjoint_base

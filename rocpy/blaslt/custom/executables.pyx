@@ -82,22 +82,24 @@ cdef class LibraryExecutable(Executable):
         Scales of 1 that the product needs, by name.
     rest
         What computes the rest of the function; ``None`` where nothing is left.
+    algorithm
+        The product's algorithm that the user named; ``None``: the product makes its own choice.
     """
 
-    cdef object dtype, epilogue, rest
+    cdef object dtype, epilogue, rest, algorithm
     cdef object alpha, beta, clamp  # of the form: its attributes are slower to ask for
     cdef str c, bias
     cdef object unit_a, unit_b  # scales of 1, or None
 
-    def __init__(self, bound, form, dtype, unit_scales, rest=None):
+    def __init__(self, bound, form, dtype, unit_scales, rest=None, algorithm=None):
         Executable.__init__(self, bound)
-        self.dtype, self.epilogue, self.rest = dtype, form.epilogue, rest
+        self.dtype, self.epilogue, self.rest, self.algorithm = dtype, form.epilogue, rest, algorithm
         self.alpha, self.c, self.beta, self.bias, self.clamp = form.alpha, form.c, form.beta, form.bias, form.clamp
         self.unit_a, self.unit_b = unit_scales.get("scale_a"), unit_scales.get("scale_b")
 
     cpdef ProductCall begin(self, ProductCall call):
         cdef ProductCall native = with_form(call, self.alpha, self.c, self.beta, self.bias, self.clamp)
-        native.epilogue, native.dtype = self.epilogue, self.dtype
+        native.epilogue, native.dtype, native.algorithm = self.epilogue, self.dtype, self.algorithm
         if self.unit_a is not None or self.unit_b is not None:
             native.scales = with_units(call.scales, self.unit_a, self.unit_b)
         if self.rest is None:

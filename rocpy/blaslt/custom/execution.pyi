@@ -24,6 +24,7 @@ class CustomExecution(PlannedProduct):
     stream: Any
     bound: Bound
     single: bool
+    released: bool
     _like: Any
     _plain: ComposedProduct
     _records: tuple[MemoryRecord, ...]
@@ -31,4 +32,5 @@ class CustomExecution(PlannedProduct):
     _positions: dict[int, tuple[str, int]]
     def enter(self) -> None: ...
     def leave(self) -> None: ...
+    def check_usable(self) -> None: ...
     def position_of(self, rank: int) -> tuple[str, int]: ...

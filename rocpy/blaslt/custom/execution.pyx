@@ -12,6 +12,7 @@ from rocpy.blaslt.model.planned_product cimport PlannedProduct
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.native._planned cimport Planned
+from rocpy.runtime cimport device as _device
 
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.arrays.views import delivered
@@ -45,17 +46,20 @@ cdef class CustomExecution(PlannedProduct):
         The function bound to its inputs.
     single
         Whether the function returns one value and no tuple.
+    released
+        Whether the operands were released.
     """
 
     cdef public dict operands, inputs, settings
     cdef public object right, alpha, beta, options, stream, bound
-    cdef public bint single
+    cdef public bint single, released
     cdef public object _like  # whose results are to be, where the operands are numpy's views of another framework's arrays
     cdef public Planned _plain  # the product inside
     cdef public tuple _records  # of the inputs' memory
     cdef public dict _strategies, _positions  # by label; by the rank of an algorithm, label and place there
     cdef int depth  # of calls, each within the one before
     cdef unsigned long user  # the thread that makes them
+    cdef int user_forks  # that had led to that thread's process
 
     def execute(self, *, out=None, algorithm=None, stream=None):
         """Compute the product of the operands as they are now."""
@@ -65,8 +69,10 @@ cdef class CustomExecution(PlannedProduct):
         """Refuse a call while another thread is in one; `leave` ends it."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         if self.depth and self.user != thread:
-            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
-        self.user = thread
+            if self.user_forks == _device.forks:
+                raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+            self.depth = 0  # that thread stayed in the parent process
+        self.user, self.user_forks = thread, _device.forks
         self.depth += 1
 
     cpdef object leave(self):
@@ -103,12 +109,16 @@ cdef class CustomExecution(PlannedProduct):
         cdef ScaleArguments scales = scales_of(self.settings) if self.settings else None
         return check_outs(out, self.bound, operands["a"], operands["b"], operands["c"], self.inputs, scales, self.options)
 
-    cdef int read_again(self) except -1:
-        """Take the operands as they are now, and plan the product where it is not."""
+    cpdef object check_usable(self):
+        """Refuse a product that was closed, or whose operands were released."""
         if self.closed:
             self.check_open()
-        if self.operands["a"] is None:
+        if self.released:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
+
+    cdef int read_again(self) except -1:
+        """Take the operands as they are now, and plan the product where it is not."""
+        self.check_usable()
         if isinstance(self.right, WeightOperand) and (<WeightOperand>self.right).read() is not self.operands["b"]:
             self.reset_operands(b=self.right)  # it was refreshed
         refuse_gradients(self._plain.records)
@@ -117,13 +127,13 @@ cdef class CustomExecution(PlannedProduct):
         if any_moved(self._records):  # refuses those of other shapes
             _custom.check_inputs(self.inputs)  # refuses those without memory
         if not self._strategies:
-            self.plan()
+            self.plan_when_needed()
         return 0
 
     cdef tuple launch(self, object algorithm, tuple outs, object stream):
         """Run the strategy of an algorithm; where the library refuses what was not asked for by name, plan again and run that."""
         cdef tuple chosen
-        if algorithm is None:
+        if algorithm is None or not self.planned_algorithms:  # there may be nothing to compute
             chosen = self.position_of(self.chosen)
         else:
             chosen = self.position_of((self.listed(algorithm) or self._find(algorithm)).rank)

@@ -3,61 +3,40 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy._memory_record import records_of
-from rocpy._operand import TorchLayerRequired, readable
+from rocpy._memory_record import MemoryRecord, any_moved, records_of
+from rocpy._operand import readable
 from rocpy.blaslt.arrays.views import viewed, viewed_inputs
 from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom.execution import CustomExecution
-from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
+from rocpy.blaslt.custom.exclusive import exclusive
+from rocpy.blaslt.custom.planning import MOST_CACHED_PLANS, CustomPlanning
 from rocpy.blaslt.engine.streams import device_and_stream
-from rocpy.blaslt.model import algorithms as _algorithms
-from rocpy.blaslt.model.algorithms import LISTED, Algorithm
-from rocpy.blaslt.model.executable import Executable
-from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import scales_of
 from rocpy.blaslt.model.weight_operand import snapshot_of
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.native import reset as _reset
 from rocpy.errors import (
     InvalidProblemError,
     RocpyError,
-    UnsupportedError,
 )
 
 __all__ = ["CustomProduct"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+def _records_of(inputs: Mapping[str, Any]) -> tuple[MemoryRecord, ...]:
+    """Return where the memory of the function's inputs is: they are read there, in the shapes that they have now."""
+    return records_of({f"epilogue_inputs[{name!r}]": value for name, value in inputs.items()})
 
 
-def _exclusive(
-    method: Callable[Concatenate[CustomProduct, P], T],
-) -> Callable[Concatenate[CustomProduct, P], T]:
-    """Make a method refuse to run while another thread is in one."""
-
-    @functools.wraps(method)
-    def run(self: CustomProduct, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        self.enter()
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            self.leave()
-
-    return cast("Callable[Concatenate[CustomProduct, P], T]", run)
-
-
-class CustomProduct(CustomExecution):
+class CustomProduct(CustomPlanning):
     """A planned product with an epilogue of the user's."""
 
-    __slots__ = ("absent", "device_index", "epilogue", "epilogue_name", "numbers", "problem", "weight_bias")
-    problem: Problem
+    __slots__ = ("_bounds", "epilogue", "numbers", "weight_bias")
 
     @default_arithmetic
     def __init__(
@@ -96,94 +75,36 @@ class CustomProduct(CustomExecution):
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_inputs(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
-        self._strategies, self._positions = {}, {}
-        self._bind(dtype)
-        self.absent: dict[str, str] = {}
+        self._plain = ComposedProduct(
+            a, b, c, alpha=alpha, beta=beta, dtype=dtype, options=self.options, stream=stream, **self.settings
+        )
+        self._bounds: dict[Any, tuple[_custom.Bound, Problem]] = {}
+        self.bound, self.problem, self.numbers = self._bound_of(self._plain.problem, self.inputs)
+        self.device_index = self._find_device()
+        self._records = _records_of(self.inputs)
+        self._begin_plans()
         self.closed = False
 
-    def _bind(self, dtype: Any) -> None:
-        operands = self.operands
-        plain = ComposedProduct(
-            operands["a"], operands["b"], operands["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
-            options=self.options, stream=self.stream, **self.settings,
-        )  # fmt: skip
-        problem = plain.problem
-        self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
-        self.problem = _custom.problem_of(self.bound)
-        self._plain = plain
-        self.device_index = device_and_stream(plain.operand_arrays["a"], self.stream)[0]
-        # The function's inputs are read where they lie, in the shapes that they had when they were bound.
-        self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
+    def _bound_of(self, problem: Problem, inputs: dict[str, Any]) -> tuple[_custom.Bound, Problem, dict[str, Any]]:
+        """Return the function bound to a product and inputs, the problem that they are, and those that are numbers."""
+        numbers = _custom.plain_numbers(inputs)
+        arrays = {name: _custom.info_of(value, name) for name, value in inputs.items() if name not in numbers}
+        # 1, 1.0 and True are three numbers, and -0.0 is not 0.0.
+        key = (problem, *arrays.items(), *[(name, type(value), repr(value)) for name, value in numbers.items()])
+        entry = self._bounds.get(key)
+        if entry is None:
+            bound = _custom.bound_of(self.epilogue, numbers, arrays, problem)
+            entry = self._bounds[key] = bound, _custom.problem_of(bound)
+            if len(self._bounds) > 2 * MOST_CACHED_PLANS:
+                del self._bounds[next(iter(self._bounds))]
+        return *entry, numbers
 
-    # ---- what is asked of it ----
+    def _find_device(self) -> int:
+        return device_and_stream(self._plain.operand_arrays["a"], self.stream)[0]
 
-    @_exclusive
-    @default_arithmetic
-    def plan(
-        self,
-        *,
-        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
-        max_algorithms: int = LISTED,
-    ) -> list[Algorithm]:
-        """Ask the platform for algorithms of every strategy."""
-        self.check_open()
-        self._close_strategies()
-        self._positions, self.absent, self.planned_algorithms = {}, {}, None
-        refusal: RocpyError | None = None
-        offers: list[Algorithm] = []
-        for kind in STRATEGIES:
-            try:
-                strategy = kind(self)
-                offered = strategy.plan(max_algorithms)
-            except TorchLayerRequired:
-                raise
-            except (UnsupportedError, InvalidProblemError) as error:
-                refusal = error
-                self.absent[kind.label] = str(error)
-                continue
-            self._strategies[strategy.label] = strategy
-            for position, one in enumerate(offered):
-                name = one.name if strategy.lowering == "native" else f"{one.name} ({strategy.lowering})"
-                self._positions[len(offers)] = (strategy.label, position)
-                offers.append(dataclasses.replace(one, name=name, lowering=strategy.lowering, rank=len(offers)))
-        if refusal is not None and not self._strategies:
-            raise refusal
-        self.planned_algorithms = self._tuned(offers)
-        if algorithms is not None:
-            chosen = [self._find(one) for one in algorithms]
-            self.planned_algorithms = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
-        self.chosen = self.planned_algorithms[0].rank if self.planned_algorithms else 0
-        return list(self.planned_algorithms)
+    # ---- its operands ----
 
-    def _tuned(self, candidates: list[Algorithm]) -> list[Algorithm]:
-        """Put what was measured to be the fastest first."""
-        device = self.device_index
-        problem = self.launched
-        position, source = _choice.choose(problem, self.options, device, candidates) if candidates else (0, "")
-        if source == "tuned":
-            chosen = _choice.labelled(candidates[position], source, problem, self.options, device)
-            return [chosen, *candidates[:position], *candidates[position + 1 :]]
-        return candidates
-
-    def _find(self, algorithm: Any) -> Algorithm:
-        listed = self.planned_algorithms or []
-        match = _algorithms.find(algorithm, listed, self.device_index, self.problem)
-        if match is None:
-            raise _algorithms.missing(algorithm, listed)
-        return match
-
-    @_exclusive
-    def pin(self, algorithm: Any) -> Algorithm:
-        """Make execute() take one algorithm from now on, until the next plan."""
-        if not self._strategies:
-            self.plan()
-        mine = self._find(algorithm)
-        pinned = dataclasses.replace(mine, source="pinned")
-        self.planned_algorithms = [pinned if one is mine else one for one in self.planned_algorithms or []]
-        self.chosen = pinned.rank
-        return pinned
-
-    @_exclusive
+    @exclusive
     @default_arithmetic
     def reset_operands(
         self,
@@ -201,107 +122,131 @@ class CustomProduct(CustomExecution):
         scale_d: Any = None,
         epilogue_inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Put other operands in the place of those given before; ``epilogue_inputs`` are those that change."""
+        """Put other operands in the place of those before; ``epilogue_inputs`` are those that change."""
         self.check_open()
         _custom.refuse_operands(bias=bias, aux=aux)
         like = self._like if a is None else readable(a, "a")
-        b = viewed(b, "b")
-        right, b = self.right if b is None else b, snapshot_of(b)
-        changed = {"a": None if a is None else viewed(like, "a"), "b": b, "c": viewed(c, "c")}
+        right = self.right if b is None else viewed(b, "b")
+        changes = {
+            "a": None if a is None else viewed(like, "a"),
+            "b": None if b is None else snapshot_of(right),
+            "c": viewed(c, "c"),
+        }
+        changes = {name: value for name, value in changes.items() if value is not None}
+        scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
+        scales = {name: value for name, value in scales.items() if value is not None}
+        inputs = self._changed_inputs(epilogue_inputs, changes)
+        bound, own, numbers = self.bound, self.problem, self.numbers
+        new = {name: value for name, value in inputs.items() if value is not self.inputs.get(name)}
+        stays = {id(value) for name, value in inputs.items() if name not in new}
+        records = tuple(one for one in self._records if id(one.array) in stays)
+        any_moved(records)  # those that stay are refused where they are of another shape than before
+
+        def accept(problem: Problem) -> None:
+            nonlocal bound, own, numbers
+            if problem is not self._plain.problem or inputs is not self.inputs:
+                bound, own, numbers = self._bound_of(problem, inputs)
+                self._check_same(bound, numbers)
+
+        self._plain.take(dict(changes), alpha, beta, scales_of(scales), accept)
         before = (
             self.operands,
             self.inputs,
             self.alpha,
             self.beta,
             self.settings,
-            self.bound,
-            self.numbers,
-            self.problem,
             self.right,
-            self._plain,
-            self.device_index,
+            self._like,
             self._records,
         )
-        self.right = right
-        self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
-        scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
-        scales = {name: value for name, value in scales.items() if value is not None}
-        self.settings = {**self.settings, **scales}
+        self.operands = {**self.operands, **changes}
         self.alpha = self.alpha if alpha is None else alpha
         self.beta = self.beta if beta is None else beta
-        try:
-            new_inputs = dict(epilogue_inputs or {})
-            if self.weight_bias and b is not None and "bias" not in new_inputs and getattr(b, "bias", None) is not None:
-                new_inputs["bias"] = b.bias  # of the new Weight
-            self.inputs = viewed_inputs(self.epilogue.complete({**self.inputs, **new_inputs}))
-            _custom.check_inputs(self.inputs)
-            old, numbers = self.problem, self.numbers
-            self._bind(old.dtype)
-            if self.problem != old:
-                self._check_same(old)
-            if self.problem != old or self.numbers != numbers or scales:
-                self._replan()
-            else:
-                for strategy in self._strategies.values():
-                    strategy.reset(self)
-        except Exception:
-            (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
-             self.problem, self.right, self._plain, self.device_index, self._records) = before  # fmt: skip
-            raise
-        self._like = like
+        self.settings = {**self.settings, **scales}
+        self.inputs, self.right, self._like = inputs, right, like
+        self.bound, self.problem, self.numbers = bound, own, numbers
+        self._records = records + _records_of(new)
+        if "a" in changes:
+            self.device_index = self._find_device()
+        key, self._key = self._key, (own, self.device_index)
+        if key != self._key:
+            self._change_plan(key)
+        else:
+            try:
+                self._reset_strategies()
+            except RocpyError:
+                self._put_back(*before)
+                raise
+        self.released = False
 
-    def _check_same(self, old: Problem) -> None:
-        """Refuse operands of other shapes and types, but for an M that may change."""
-        new = self.problem
-        pairs = [(name, getattr(old, name), getattr(new, name)) for name in ("a", "b", "c")]
-        pairs += [(f"epilogue_inputs[{x!r}]", p, q) for (x, p), (_, q) in zip(old.inputs, new.inputs, strict=False)]
-        for name, before, after in pairs:
-            if before is None or after is None or (before.shape, before.dtype) == (after.shape, after.dtype):
-                continue
-            if before.dtype == after.dtype and self.options.dynamic == "m" and name != "b":
-                continue
+    def _put_back(
+        self, operands: dict[str, Any], inputs: dict[str, Any], alpha: Any, beta: Any, settings: dict[str, Any],
+        right: Any, like: Any, records: tuple[MemoryRecord, ...],
+    ) -> None:  # fmt: skip
+        """Take the operands before, which differ from those now in nothing that a plan depends on."""
+        self.operands, self.inputs, self.alpha, self.beta, self.settings = operands, inputs, alpha, beta, settings
+        self.right, self._like, self._records = right, like, records
+        if self.released:
+            self._release()
+            return
+        arrays = {name: value for name, value in operands.items() if value is not None}
+        unit = 0.0 if operands["c"] is None else 1.0
+        self._plain.take(arrays, alpha, unit if beta is None else beta, scales_of(settings), None)
+        self.device_index = self._find_device()
+        self._reset_strategies()
+
+    def _changed_inputs(self, epilogue_inputs: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the function's inputs, with those that change; all of them must after a release."""
+        if epilogue_inputs is not None and not isinstance(epilogue_inputs, Mapping):
+            self.epilogue.complete(epilogue_inputs)  # which refuses it
+        new = dict(epilogue_inputs or {})
+        bias = getattr(changes.get("b"), "bias", None)
+        if self.weight_bias and bias is not None:
+            new.setdefault("bias", bias)  # of the new Weight
+        if self.released:
+            lacking = _reset.lacking_operands(self.problem, changes)
+            names = [name for name in self.epilogue.inputs if name not in self.inputs and name not in new]
+            _reset.refuse_lacking(lacking + [f"epilogue_inputs[{name!r}]" for name in names])
+        if not new:
+            return self.inputs
+        inputs = viewed_inputs(self.epilogue.complete({**self.inputs, **new}))
+        _custom.check_inputs(inputs)
+        return inputs
+
+    def _check_same(self, bound: _custom.Bound, numbers: Mapping[str, Any]) -> None:
+        """Refuse inputs of other shapes and types, but for an M that may change, and results of other types."""
+        old, new = dict(self.bound.inputs), dict(bound.inputs)
+        for name in self.epilogue.inputs:
+            label = f"epilogue_inputs[{name!r}]"
+            if name in old and name in new:
+                _reset.check_operand(self.bound.problem, label, "c", old[name], new[name], self.options.dynamic)
+            elif type(numbers.get(name)) is not type(self.numbers.get(name)):
+                before = _reset.text_of(old.get(name), self.numbers.get(name))
+                raise InvalidProblemError(
+                    f"{label}: it was {before} and would become {_reset.text_of(new.get(name), numbers.get(name))}; "
+                    "create a new Matmul for another problem"
+                )
+        if bound.out_types != self.bound.out_types:
             raise InvalidProblemError(
-                f"{name}: it was shape {before.shape}, {before.dtype} and would become shape {after.shape}, "
-                f"{after.dtype}; create a new Matmul for another problem"
+                f"epilogue_inputs: the result was {', '.join(self.bound.out_types)} and would become "
+                f"{', '.join(bound.out_types)}; create a new Matmul for another problem"
             )
 
-    def _replan(self) -> None:
-        if self._strategies:
-            self._close_strategies()
-            self.plan()
-
-    @_exclusive
+    @exclusive
     def release_operands(self) -> None:
         """Let go of the operands and keep the plan."""
         self.check_open()
+        self._release()
+
+    def _release(self) -> None:
         for strategy in self._strategies.values():
             strategy.release()
         self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
-        self.right, self._like, self._records = None, None, ()
+        self.inputs = {name: self.inputs[name] for name in self.numbers}
+        self.right, self._like, self._records, self.released = None, None, (), True
 
     # ---- what it says ----
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy that execute() chooses by itself."""
-        return self._strategies[self.position_of(self.chosen)[0]]
-
-    @property
-    def executable(self) -> Executable:
-        """How the function form computes the same."""
-        label, position = self.position_of(self.chosen)
-        return self._strategies[label].executable(position)
-
-    def prepare(self) -> None:
-        """Prepare each strategy for its trials."""
-        for strategy in self._strategies.values():
-            strategy.prepare()
-
-    @property
-    def why(self) -> str:
-        """How it is computed, in a sentence."""
-        return self.strategy.because if self._strategies else ""
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -317,14 +262,6 @@ class CustomProduct(CustomExecution):
     def staged(self) -> tuple[str, ...]:
         """Names of operands in CPU memory that are copied to the device when they are given."""
         return tuple(self._plain.staged)
-
-    @property
-    def launched(self) -> Problem:
-        """The problem that is measured: with dense operands where copies are made."""
-        problem = self.problem
-        if not (problem.m and problem.n and problem.batch):
-            return problem
-        return with_copies(problem, lower(problem).copies)
 
     @property
     def operand_arrays(self) -> dict[str, Any]:
@@ -345,15 +282,10 @@ class CustomProduct(CustomExecution):
         """Name of the device that it runs on."""
         return str(self._plain.device_name)
 
-    def _close_strategies(self) -> None:
-        for strategy in self._strategies.values():
-            strategy.close()
-        self._strategies = {}
-
-    @_exclusive
+    @exclusive
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""
         self.closed = True
-        self._close_strategies()
+        self._close_plans()
         self._plain.close()
         self.operands, self.inputs, self._like, self._records = dict.fromkeys(self.operands), {}, None, ()

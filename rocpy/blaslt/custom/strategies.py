@@ -23,7 +23,7 @@ from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import unit_scales
-from rocpy.blaslt.model.scale_arguments import scales_of
+from rocpy.blaslt.model.scale_arguments import SCALES, scales_of
 from rocpy.errors import LibraryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ class Strategy:
         """Return the results of the planned product, as a call, by an algorithm."""
         raise NotImplementedError
 
-    def executable(self, position: int) -> Executable:
-        """Return how the function form computes the same by an algorithm."""
+    def executable(self, position: int, named: bool) -> Executable | None:
+        """Return how the function form computes the same by an algorithm, which the user may have named.
+
+        ``None`` where the function form cannot be told to take that algorithm.
+        """
         raise NotImplementedError
 
 
@@ -127,6 +130,8 @@ class Native(Strategy):
     """The library's own epilogue."""
 
     label = lowering = "native"
+    #: What computes the rest of the function; ``None`` where nothing is left.
+    last: Any = None
 
     def __init__(self, owner: Owner) -> None:
         form = _custom.whole_form(owner.bound)
@@ -167,17 +172,22 @@ class Native(Strategy):
     def reset(self, owner: Owner) -> None:
         call = native_call(self.form, _call(owner))
         changes = {name: getattr(call, name) for name in ("a", "b", "c", "alpha", "beta", "bias")}
+        if call.beta is None and call.c is not None:
+            changes["beta"] = 1.0
+        changes |= {name: owner.settings.get(name) for name in SCALES}
         self.inner.reset_operands(**{name: value for name, value in changes.items() if value is not None})
 
     def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
         return (self.inner.execute(algorithm=position, out=call.out[0], stream=call.stream),)
 
-    def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
-        return self._library_executable()
-
-    def _library_executable(self, rest: Any = None) -> Executable:
+    def executable(self, position: int, named: bool) -> Executable | None:
+        if named and self.inner.unfused is not None:
+            return None
+        # Without a name the function form's product makes its own choice.
+        algorithm = self.inner.algorithms[position] if named else None
         dtype = self.inner.problem.dtype
-        return LibraryExecutable(self.bound, self.form, dtype, _missing_scales(self.bound, dtype), rest)
+        missing = _missing_scales(self.bound, dtype)
+        return LibraryExecutable(self.bound, self.form, dtype, missing, self.last, algorithm)
 
 
 # Of the strategies that compose it, the pass over the result weighs more than the product's algorithm.
@@ -187,7 +197,6 @@ _COMPOSED = 4
 class _Composed(Native):
     """The nearest of the library's epilogues, then what is left of the expression."""
 
-    last: Any = None
     #: What may be done where the library has no such product at all.
     base_fallback: Literal["allow", "error"] = "error"
 
@@ -221,9 +230,6 @@ class _Composed(Native):
         self.last.refuse_capture(call.inputs, self.bound, call.out, call.stream)
         base = self.inner.execute(algorithm=position, stream=call.stream)
         return tuple(self.last.finish(base, call.inputs, self.bound, call.out, call.options, call.stream))
-
-    def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
-        return self._library_executable(self.last)
 
 
 class WithKernel(_Composed):
@@ -326,7 +332,7 @@ class Tiled(Strategy):
     def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
         return self.executables[position].finish(call, None)
 
-    def executable(self, position: int) -> Executable:
+    def executable(self, position: int, named: bool) -> Executable:  # noqa: ARG002
         return self.executables[position]
 
 
@@ -351,7 +357,7 @@ class Triton(Strategy):
     def execute(self, call: ProductCall, position: int) -> tuple[Any, ...]:
         return self.product.run(position, call)
 
-    def executable(self, position: int) -> Executable:
+    def executable(self, position: int, named: bool) -> Executable:  # noqa: ARG002
         return _TritonExecutable(self.product, position)
 
 

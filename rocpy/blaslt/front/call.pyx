@@ -11,7 +11,7 @@ from rocpy._dlpack cimport array_type_of_hip
 
 from rocpy._operand cimport Operand
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
-from rocpy._memory_record cimport pinned_memories
+from rocpy._memory_record cimport MemoryRecord, changed, pinned_memories, record_of, refuse_changed, refuse_other_shape
 from rocpy._producers.torch_tensors cimport is_plain_tensor
 from rocpy.blaslt.operands._arguments cimport (
     check_copies, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
@@ -73,7 +73,6 @@ cdef object product(Arguments *call, bint launches):
     cdef shared_ptr[CachedCall] planned
     cdef CachedCall *cached
     cdef StreamUse use
-    cdef int64_t tuning
     cdef object aux, _viewed, _weight, _prepared, _bounds  # what the arguments borrow from this function
     cdef object result, a = <object>call.a, b  # before blocks are brought into the library's order
     cdef Scales scales = None
@@ -94,6 +93,7 @@ cdef object product(Arguments *call, bint launches):
         return staging_step(call)
     cdef tuple held = parse_all(
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
+    cdef tuple records = records_of_call(call, &operands) if may_run_code(call) else ()
     read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
     launch.operands, launch.factors = &operands, &factors
     launch.completion = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
@@ -107,8 +107,7 @@ cdef object product(Arguments *call, bint launches):
         check_copies(
             (a, b, <object>call.c, <object>call.bias, <object>call.aux), &operands, scales, launch.completion, <object>call.options)
 
-    tuning = tuning_word()
-    _bounds = fill_key(&key, call, &launch, scales, tuning)
+    _bounds = fill_key(&key, call, &launch, scales, tuning_word())
     if key.fits():
         planned = plan_cache().find(key)
     if planned.get() == NULL:
@@ -124,6 +123,7 @@ cdef object product(Arguments *call, bint launches):
         check_turning(call, &launch)
     if not launches:
         return None
+    refuse_changed(records)
 
     launch.algorithm, launch.program = cached.algorithm, <void **>NULL
     launch.out = NULL
@@ -145,6 +145,49 @@ cdef object product(Arguments *call, bint launches):
     if cached.extra_ndim < 0 and (scales is None or not scales.amax):
         return result
     return with_further_outputs(call, &launch, scales, result)
+
+
+cdef inline bint is_inert(object value) noexcept:
+    """Whether a number or an array is read without running code of the caller's."""
+    return type(value) is float or type(value) is int or _operand.is_plain(value)
+
+
+cdef bint are_inert(ScaleArguments scales) noexcept:
+    return is_inert(scales.a) and is_inert(scales.b) and is_inert(scales.c) and is_inert(scales.d)
+
+
+cdef bint are_inert_bounds(object clamp) noexcept:
+    return type(clamp) is tuple and len(<tuple>clamp) == 2 and is_inert((<tuple>clamp)[0]) and is_inert((<tuple>clamp)[1])
+
+
+cdef inline bint may_run_code(const Arguments *call) noexcept:
+    """Whether reading an argument may run code of the caller's, which could replace the memory of operands that were read before it."""
+    if not (is_inert(<object>call.alpha) and is_inert(<object>call.beta) and is_inert(<object>call.out)):
+        return True
+    if <object>call.clamp is not None and not are_inert_bounds(<object>call.clamp):
+        return True
+    if <object>call.scales is not None and not are_inert(<ScaleArguments>call.scales):
+        return True
+    return not _operand.are_plain(call.a, call.a if call.weight != NULL else call.b, call.c, call.bias, call.aux)
+
+
+cdef tuple records_of_call(const Arguments *call, const Operands *operands):
+    """Return where the memory of the operands is; refused where it is no longer what was read of them."""
+    cdef const Operand *read[6]
+    cdef MemoryRecord record
+    cdef list records = []
+    cdef int i = 0
+    read[0], read[1], read[2], read[3], read[4], read[5] = (
+        &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out)
+    for name, array in zip(_settings.ARRAYS, arrays_of(call)):
+        record = record_of(array, name)
+        if record is not None:
+            records.append(record)
+            refuse_other_shape(record, read[i])
+            if not read[i].copied and record.is_elsewhere(read[i].data):
+                raise changed(record)
+        i += 1
+    return tuple(records)
 
 
 cdef inline object view_operands(Arguments *call):
@@ -389,9 +432,9 @@ cdef object custom_product(ProductCall call):
             return viewed.finish(custom_product(viewed.prepare()))
     if _custom is None:
         from rocpy.blaslt.custom import call as _custom
-    if call.algorithm is not None:
-        return _custom.by_algorithm(call)
     cdef Executable executable = _custom.executable_of(call, tuning_word())
+    if executable is None:
+        return _custom.by_algorithm(call)
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)
     cdef tuple results = executable.finish(call, base)

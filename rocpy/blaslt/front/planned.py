@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rocpy.blaslt.composed.plan import ComposedProduct
@@ -25,6 +24,4 @@ def planned_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Plann
 def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
     """Run a product by the algorithm that the user names."""
     with planned_product(a, b, c, stream=stream, **arguments) as product:
-        if isinstance(algorithm, Mapping):
-            algorithm = product.pin(algorithm)
         return product.execute(out=out, algorithm=algorithm)

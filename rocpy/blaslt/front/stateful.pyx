@@ -367,7 +367,8 @@ cdef class Matmul:
         scale_a, scale_b, scale_c, scale_d
             New scales of the kinds of those before.
         epilogue_inputs
-            Of a custom epilogue: those inputs that change, by name.
+            Of a custom epilogue: those inputs that change, by name; numbers of the same type as before. Another number is planned for,
+            with the algorithm that was pinned.
 
         Raises
         ------
@@ -392,7 +393,10 @@ cdef class Matmul:
             epilogue_inputs=epilogue_inputs)
 
     def release_operands(self):
-        """Release the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        """Release the operands and keep the plan; reset_operands() with all of them makes the product usable again.
+
+        The arrays among a custom epilogue's inputs are such operands.
+        """
         self.held().release_operands()
 
     def close(self):

@@ -20,6 +20,11 @@ cdef enum:
     all_algorithms = 16384
 
 
+# What a thread does with a product: while it changes it, its parts do not belong together.
+cdef enum Use:
+    idle, executing, changing
+
+
 cdef class Planned(PlannedProduct):
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
@@ -31,8 +36,10 @@ cdef class Planned(PlannedProduct):
     cdef Scales scales
     cdef MatmulFactors factors
     cdef int epilogue
-    cdef bint busy, released
+    cdef Use busy
+    cdef bint released
     cdef unsigned long user  # the thread that keeps it busy
+    cdef int user_forks  # that had led to that thread's process
     cdef int device  # of the operands that it took
     cdef Generation generation  # of that device then
     cdef Weight weight  # the user's b, or None where that is an array
@@ -51,6 +58,7 @@ cdef class Planned(PlannedProduct):
     cdef int state_problem(self, object problem) except -1
     cdef int change_problem(self, object problem) except -1
     cdef int enter(self, bint resetting=*) except -1
+    cdef int refuse_use(self, str advice) except -1
     cdef object in_use(self, str advice)
     cdef int record_memory(self) except -1
     cdef int read_again(self) except -1

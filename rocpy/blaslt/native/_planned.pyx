@@ -10,7 +10,7 @@ from rocpy cimport _core
 from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
-from rocpy._memory_record cimport MemoryRecord, record_of
+from rocpy._memory_record cimport MemoryRecord, record_of, refuse_other_shape
 from rocpy.blaslt.operands._arguments cimport operand_named, reads_copy
 from rocpy.blaslt.engine.build cimport build, recipe_of
 from rocpy.blaslt.engine.launch cimport CachedCall, CallKind, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
@@ -91,12 +91,20 @@ cdef class Planned(PlannedProduct):
             raise ClosedError("this Matmul was closed; create a new one")
         if _device.is_reset(self.generation, self.device):
             raise _device.lost_error("Matmul", self.generation)
-        if self.busy:
-            raise self.in_use("give each thread its own")
+        if self.busy != Use.idle:
+            self.refuse_use("give each thread its own")
         if self.released and not resetting:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
-        self.busy = True
-        self.user = PyThread_get_thread_ident()
+        self.busy = Use.changing if resetting else Use.executing
+        self.user, self.user_forks = PyThread_get_thread_ident(), _device.forks
+        return 0
+
+    cdef int refuse_use(self, str advice) except -1:
+        """Refuse a use during another one, unless that is of a thread that stayed in the parent process."""
+        if self.user_forks == _device.forks or self.user == PyThread_get_thread_ident():
+            raise self.in_use(advice)
+        if self.busy == Use.changing:
+            raise ClosedError("this Matmul was being planned or reset by another thread when the process forked; create a new one here")
         return 0
 
     cdef object in_use(self, str advice):
@@ -117,6 +125,8 @@ cdef class Planned(PlannedProduct):
             record = record_of(array, name)
             if record is not None:
                 records.append(record)
+                if array is self.operand_arrays[name]:  # neither packed nor on the device
+                    refuse_other_shape(record, operand_named(&self.operands, name))
             if reads_copy(record, operand_named(&self.operands, name)):
                 copied.append(name)
         if self.scales is not None and self.prototype is None:
@@ -145,7 +155,7 @@ cdef class Planned(PlannedProduct):
                 del self.planned_algorithms[max_algorithms:]
             return list(self.planned_algorithms)
         finally:
-            self.busy = False
+            self.busy = Use.idle
 
     cdef int make_plan(self, int requested) except -1:
         cdef StreamContext *context = NULL
@@ -155,6 +165,7 @@ cdef class Planned(PlannedProduct):
         cdef StreamUse use
         cdef DefaultFpEnvironment environment
         environment.hold()
+        self.busy = Use.changing
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         with nogil:
             status = borrow_context(device, c_stream, &context)
@@ -168,12 +179,14 @@ cdef class Planned(PlannedProduct):
             self.unfused = self._compose(recipe_of(self.call.get()))
             self.planned_algorithms = self.unfused.plan(requested)
             self.chosen = self.planned_algorithms[0].rank
+            self.busy = Use.executing
             return 0
         algorithms = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
         if algorithms:
             algorithms.insert(0, _choice.labelled(algorithms.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
         self.planned_algorithms = algorithms
+        self.busy = Use.executing
         return 0
 
     def _compose(self, recipe):
@@ -234,7 +247,7 @@ cdef class Planned(PlannedProduct):
             self.chosen = pinned.rank
             return pinned
         finally:
-            self.busy = False
+            self.busy = Use.idle
 
     cpdef dict scalars(self):
         """Return alpha and beta as keyword arguments."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Types of the native product; plan.pyx has the documentation.
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from typing_extensions import disjoint_base
@@ -8,6 +8,8 @@ from typing_extensions import disjoint_base
 from rocpy._memory_record import MemoryRecord
 from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.planned_product import PlannedProduct
+from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.blaslt.selection.recipes import Recipe
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
@@ -47,5 +49,13 @@ class NativeProduct(PlannedProduct):
     @property
     def records(self) -> tuple[MemoryRecord, ...]: ...
     def read_operands(self) -> None: ...
+    def take(
+        self,
+        changes: dict[str, Any],
+        alpha: Any,
+        beta: Any,
+        scales: ScaleArguments | None,
+        accept: Callable[[Problem], None] | None,
+    ) -> None: ...
     def _compose(self, recipe: Recipe) -> Any: ...
     def _bias_gradient_of_empty(self, result: Any) -> Any: ...

@@ -8,7 +8,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
-from rocpy._memory_record cimport MemoryRecord, any_moved, pinned_memories, refuse_gradients
+from rocpy._memory_record cimport MemoryRecord, any_moved, pinned_memories, refuse_changed, refuse_gradients
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
     check_copies, check_whole, epilogue_index, form_of_copied, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
@@ -17,7 +17,7 @@ from rocpy.blaslt.operands._arguments cimport (
 from rocpy.blaslt.engine.launch cimport (
     Completion, Launch, MatmulFactors, Operands, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
 )
-from rocpy.blaslt.native._planned cimport Planned, first_algorithms
+from rocpy.blaslt.native._planned cimport Planned, Use, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales, check_apart
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales, scales_or_none
@@ -133,12 +133,14 @@ cdef class NativeProduct(Planned):
             if self.weight is not None and self.weight.read() is not self.taken:
                 self.take_operands({"b": self.weight}, None, None, None)
             refuse_gradients(self.records)
-            self.read_again()
             if stream is None:
                 stream = self.stream
-            return self.launch_product(out, algorithm, stream if stream is None else hold_stream(stream))
+            if stream is not None:
+                stream = hold_stream(stream)  # before the operands' addresses are read, as it may run code of the caller's
+            self.read_again()
+            return self.launch_product(out, algorithm, stream)
         finally:
-            self.busy = False
+            self.busy = Use.idle
 
     @cython.final
     cdef inline object launch_product(self, object out, object algorithm, object stream):
@@ -170,6 +172,8 @@ cdef class NativeProduct(Planned):
                 refuse_capture(launch.completion, "out= is of another dtype or order than the product", "pass an out= that the product can write")
             if self.scales is not None and self.prototype is None:
                 check_apart(self.scales, &target)
+            if not _operand.is_plain(out):
+                refuse_changed(self.records)
         if launch.call.integer_factors:
             check_whole(&self.factors)
         if self.unfused is None:
@@ -277,7 +281,7 @@ cdef class NativeProduct(Planned):
         try:
             self.read_again()
         finally:
-            self.busy = False
+            self.busy = Use.idle
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
                        scale_c=None, scale_d=None, epilogue_inputs=None):
@@ -288,11 +292,31 @@ cdef class NativeProduct(Planned):
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
             self.take_operands(changes, alpha, beta, scales_or_none(scale_a, scale_b, scale_c, scale_d, False))
         finally:
-            self.busy = False
+            self.busy = Use.idle
 
-    cdef int take_operands(self, dict changes, object alpha, object beta, ScaleArguments new_scales, bint same=False) except -1:
+    def take(self, dict changes, alpha, beta, ScaleArguments scales, accept):
+        """Put other operands, factors and scales in the place of those before, as reset_operands() does.
+
+        Parameters
+        ----------
+        changes : dict
+            The operands that change, by name.
+        alpha, beta : number or None
+            Factors that change.
+        scales : ScaleArguments or None
+            Scales that change.
+        accept : callable or None
+            Called with the problem that they make, before anything is changed; what it raises comes out.
+        """
+        self.enter(resetting=True)
+        try:
+            self.take_operands(changes, alpha, beta, scales, False, accept)
+        finally:
+            self.busy = Use.idle
+
+    cdef int take_operands(self, dict changes, object alpha, object beta, ScaleArguments new_scales, bint same=False, object accept=None) except -1:
         """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
-        before, and their memory is read again."""
+        before, and their memory is read again. `accept` may refuse the problem that they make."""
         cdef Operands fresh
         cdef Scales scales = self.scales
         cdef MatmulFactors factors = self.factors
@@ -300,6 +324,7 @@ cdef class NativeProduct(Planned):
         cdef WeightSnapshot taken = self.taken
         cdef DefaultFpEnvironment environment
         environment.hold()
+        self.busy = Use.changing
         if not same:
             refuse_others(self.records, self.originals, changes)
         named = dict(self.operand_arrays)
@@ -318,7 +343,7 @@ cdef class NativeProduct(Planned):
             elif new_scales.b is None:
                 new_scales = new_scales.replaced(b=taken.factors)
         if self.released:
-            _reset.check_all(self.problem, changes)
+            _reset.refuse_lacking(_reset.lacking_operands(self.problem, changes))
         if "aux" in changes:
             changes["aux"] = sole_aux(changes["aux"])
         changes = {name: _operand.readable(value, name) for name, value in changes.items()}
@@ -348,6 +373,8 @@ cdef class NativeProduct(Planned):
         if _reset.check(problem, operands, changes, self.options.dynamic) or conjugation_changed:
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
         reset_factors(&factors, alpha, beta, named["c"], fresh.a.type)
+        if accept is not None:
+            accept(problem)
         if problem is not self.problem:
             self.change_problem(problem)
         self.factors, self.scales, self.scale_values = factors, scales, values
@@ -359,6 +386,7 @@ cdef class NativeProduct(Planned):
         self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
         if self.unfused is not None:
             self.unfused.reset(named, self.scalars(), values)
+        self.busy = Use.executing
         return 0
 
     def release_operands(self):
@@ -371,12 +399,12 @@ cdef class NativeProduct(Planned):
         self.owner = self.weight = self.taken = None
         if self.unfused is not None:
             self.unfused.release()
-        self.busy = False
+        self.busy = Use.idle
 
     def close(self):
         """Give back the plan and the operands. Closing twice is harmless."""
-        if self.busy:
-            raise self.in_use("close it afterwards")
+        if self.busy != Use.idle:
+            self.refuse_use("close it afterwards")
         self.closed = True
         self.call.reset()
         self.held = self.records = ()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rocpy.blaslt.model.problem import OperandInfo, Problem
@@ -23,25 +23,37 @@ def check(
         if new is None or old == new:
             continue
         differs = True
-        same_kind = old.dtype == new.dtype and old.packed == new.packed
-        only_m = same_kind and _only_m(problem, name, old.shape, new.shape)
-        if same_kind and (old.shape == new.shape or (dynamic == "m" and only_m)):
-            continue
-        hint = ""
-        if dynamic is None and only_m:
-            hint = ", or this one with options={'dynamic': 'm'}"
-        raise InvalidProblemError(
-            f"{name}: it was {_text(old)} and would become {_text(new)}; create a new Matmul for another problem{hint}"
-        )
+        check_operand(problem, name, name, old, new, dynamic)
     return differs
 
 
-def check_all(problem: Problem, changed: Iterable[str]) -> None:
-    """Refuse to go on with operands that were released."""
-    lacking = [name for name in OPERANDS if getattr(problem, name) is not None and name not in changed]
+def check_operand(
+    problem: Problem, label: str, name: str, old: OperandInfo, new: OperandInfo, dynamic: str | None
+) -> None:
+    """Refuse an operand of another shape or type, but for an M that may change; it has that where ``name`` has it."""
+    same_kind = old.dtype == new.dtype and old.packed == new.packed
+    only_m = same_kind and _only_m(problem, name, old.shape, new.shape)
+    if same_kind and (old.shape == new.shape or (dynamic == "m" and only_m)):
+        return
+    hint = ""
+    if dynamic is None and only_m:
+        hint = ", or this one with options={'dynamic': 'm'}"
+    raise InvalidProblemError(
+        f"{label}: it was {text_of(old)} and would become {text_of(new)}; create a new Matmul for another problem{hint}"
+    )
+
+
+def lacking_operands(problem: Problem, changed: Iterable[str]) -> list[str]:
+    """Return the operands of a problem that are not among those that change."""
+    return [name for name in OPERANDS if getattr(problem, name) is not None and name not in changed]
+
+
+def refuse_lacking(lacking: Sequence[str]) -> None:
+    """Refuse to go on with operands that were released and are not passed, if there are any."""
     if lacking:
         raise InvalidOperandError(
-            f"{', '.join(lacking)}: the operands were released, so all of them must be passed again; pass {lacking[0]}="
+            f"{', '.join(lacking)}: the operands were released, so all of them must be passed again; pass "
+            f"{lacking[0].partition('[')[0]}="
         )
 
 
@@ -75,7 +87,10 @@ def check_scales(old: Mapping[str, Any], new: Mapping[str, Any], m_changes: bool
             )
 
 
-def _text(operand: OperandInfo) -> str:
+def text_of(operand: OperandInfo | None, number: Any = None) -> str:
+    """Return what an operand is, or a number in its stead, for messages."""
+    if operand is None:
+        return f"the number {number!r} ({type(number).__name__})"
     return f"shape {operand.shape}, {operand.dtype}{', packed' if operand.packed else ''}"
 
 
