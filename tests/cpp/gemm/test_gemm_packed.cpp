@@ -21,7 +21,7 @@ void packed_few_rows() {
     c.b = set[1];
     c.d = c.bias = set[2];
     c.packed = true;
-    for (int64_t m : {1, 2, 3, 4, 6, 7, 12, 13, 18, 19, 28, 29, 42, 43}) {
+    for (int64_t m : {1, 2, 3, 4, 6, 7, 8, 12, 13, 18, 19, 28, 29, 42, 43}) {
       for (int64_t k : {0, 1, 31, 32, 33, 511, 1025}) {
         c.m = m;
         c.n = turn % 3 ? 131 : 15;
@@ -34,7 +34,7 @@ void packed_few_rows() {
         run_case(c);
       }
     }
-    for (int64_t m : {1, 2, 5, 13, 17}) {
+    for (int64_t m : {1, 2, 4, 5, 8, 13, 17}) {
       c.m = m;
       c.n = 70;
       c.k = held_bytes / (m * static_cast<int64_t>(size_of(c.d))) + 9;

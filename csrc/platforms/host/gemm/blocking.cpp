@@ -188,25 +188,24 @@ double left_copy_cycles(const Problem &p, const Blocks &b, double k, double grou
   return chunks * ((size(p.a.type) < 4 ? std::ceil(k / lanes) * lanes : k) * each + (rest ? 25 * m : 0));
 }
 
-// Packed panels of elements of `type` that so few rows read side by side. A task of as many, or a multiple of it,
-// leaves none to be read by itself, which takes longer.
+// Packed panels of elements of `type` that few rows read side by side. A task of as many, or a multiple of it, leaves
+// none to be read by itself, which takes longer.
 template <class T>
-int64_t panels_side_by_side_of(const Problem &p, int64_t rows, Type type) {
+int64_t panels_side_by_side_of(const Problem &p, const Blocks &b, Type type) {
   const int element = type == Type::i8 ? integer_bytes_index : element_index(type);
   const Elements<T> *elements = tile_kernels<T>(p).elements[element];
-  return elements ? larger(1, elements->strips.panels[rows]) : 1;
+  return elements ? larger(1, panels_of_strips(elements->strips, b, p.m)) : 1;
 }
 
-int64_t panels_side_by_side(const Problem &p, int64_t rows, Type type) {
-  if (p.compute == Type::f64) return panels_side_by_side_of<double>(p, rows, type);
-  if (p.compute == Type::i32) return panels_side_by_side_of<int32_t>(p, rows, type);
-  return panels_side_by_side_of<float>(p, rows, type);
+int64_t panels_side_by_side(const Problem &p, const Blocks &b, Type type) {
+  if (p.compute == Type::f64) return panels_side_by_side_of<double>(p, b, type);
+  if (p.compute == Type::i32) return panels_side_by_side_of<int32_t>(p, b, type);
+  return panels_side_by_side_of<float>(p, b, type);
 }
 
 // Whether so few rows read several of the panels at once that the blocked family packs.
 bool packs_strips(const Variant &variant, const Problem &p, const Blocks &b) {
-  if (variant.family != Family::blocked || b.tiles != 1 || b.tile_rows > max_strip_rows) return false;
-  return !multiplies_pairs(p) && panels_side_by_side(p, b.tile_rows, p.compute) > 1;
+  return variant.family == Family::blocked && !multiplies_pairs(p) && panels_side_by_side(p, b, p.compute) > 1;
 }
 
 // Between sums and results, where they differ. Integers are corrected, and without masks a part of a vector is stored
@@ -437,8 +436,8 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
-  if (p.b.packed && !packed_blocks(p.b) && blocks.tiles == 1 && blocks.tile_rows <= max_strip_rows) {
-    const int64_t together = panels_side_by_side(p, blocks.tile_rows, p.b.type);
+  if (p.b.packed && !packed_blocks(p.b)) {
+    const int64_t together = panels_side_by_side(p, blocks, p.b.type);
     if (blocks.chunk_panels > together) blocks.chunk_panels = blocks.chunk_panels / together * together;
   }
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the loops of the tiled families hand down: a pass along k, and a panel of it.
+// What the loops of the tiled families hand down: a pass along k, a panel of it, and panels that few rows read side by
+// side.
 #pragma once
 
 #include <cstdint>
+
+#include "drivers.hpp"
 
 namespace rocpy_host::gemm {
 
@@ -45,6 +48,9 @@ constexpr int64_t own_fetching_tiles = 3;
 // Operands of b beyond this size come from memory.
 constexpr int64_t cached_operand_bytes = 8 << 20;
 
+// Bytes of each packed panel with which few rows take turns.
+constexpr int64_t turn_bytes = 8 << 10;
+
 // A panel of fewer rows is fetched by its first tile alone.
 constexpr int64_t shared_rows = 64;
 
@@ -77,5 +83,40 @@ struct Panels {
   int64_t copy_values;
   T *acc;
 };
+
+// Packed panels that so few rows read side by side; 0 where their tiles read one after the other.
+template <class T>
+int64_t panels_of_strips(const Strips<T> &strips, const Blocks &blocks, int64_t rows) {
+  if (strips.takes_turns(rows, blocks.tile_rows)) return strips.panels[strips.turn_rows];
+  return blocks.tiles == 1 && blocks.tile_rows <= max_strip_rows ? strips.panels[blocks.tile_rows] : 0;
+}
+
+// A pass of so few rows over such panels. Where the rows take turns, each uses some steps, which stay in the innermost
+// cache for the others, and fetches an equal share of what follows.
+template <class T>
+void run_strips(const Strips<T> &strips, const Blocks &blocks, int64_t rows, const Pass<T> &pass,
+                const StripCall<T> &whole) {
+  if (!strips.takes_turns(rows, blocks.tile_rows)) return strips.kernel[rows](whole);
+  // Sums of former passes are as wide as a panel.
+  const int64_t row_bytes = whole.in_stride * static_cast<int64_t>(sizeof(T)), steps = turn_bytes / row_bytes;
+  StripCall<T> call = whole;
+  call.fetch_step = divide_up(row_bytes, divide_up(rows, strips.turn_rows));
+  for (int64_t x = 0; x == 0 || x < pass.count; x += steps) {
+    call.k = smaller(steps, pass.count - x);
+    call.b = static_cast<const char *>(whole.b) + x * row_bytes;
+    call.fetch_ahead = turn_bytes;
+    for (int64_t i = 0; i < rows; i += strips.turn_rows) {
+      const int64_t first = i / blocks.tile_rows * blocks.tile_rows;
+      call.a_step = smaller(blocks.tile_rows, rows - first);
+      call.a = pass.a + first * pass.held + x * call.a_step + i - first;
+      call.out = whole.out + i * whole.out_stride;
+      call.in = x ? call.out : whole.in ? whole.in + i * whole.in_stride : nullptr;
+      strips.turn[smaller(strips.turn_rows, rows - i)](call);
+      call.fetch_ahead += steps * call.fetch_step;
+    }
+    call.in_stride = whole.out_stride;
+    call.in_panel = whole.out_panel;
+  }
+}
 
 }  // namespace rocpy_host::gemm

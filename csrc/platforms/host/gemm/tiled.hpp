@@ -279,30 +279,29 @@ struct Tiled {
 
   // Panels that a product of few rows reads side by side; 0 where tiles read one after the other.
   int64_t strip_panels() const {
-    if (!panels || packed_blocks(p.b) || blocks.tiles != 1 || blocks.tile_rows > max_strip_rows) return 0;
-    if (kernel.least_magnitude && (!joins_packed() || p.k % kernel.group)) return 0;
-    return kernel.elements[panel_element()]->strips.panels[blocks.tile_rows];
+    if (!panels || packed_blocks(p.b) || (kernel.least_magnitude && (!joins_packed() || p.k % kernel.group))) return 0;
+    return panels_of_strips(kernel.elements[panel_element()]->strips, blocks, p.m);
   }
 
   // A pass of such a product over panels that are full, the first of which holds the columns from j on.
   void strip(const Pass<T> &pass, int64_t j, const char *b, int64_t panel_stride, T *acc) const {
-    const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
-    const Strips<T> &strips = kernel.elements[panel_element()]->strips;
+    const int64_t width = kernel.tile_columns, columns = strip_panels() * width,
+                  acc_panel = pass.tiles * blocks.tile_rows * width;
     alignas(64) T buffer[max_strip_rows * most_strip_columns];
     T *out = acc;
-    int64_t stride = width, panel = rows * width;
+    int64_t stride = width, panel = acc_panel;
     const bool to_d = plain && !column_bias;
     if (pass.last) {
       panel = width;
-      stride = to_d ? p.d_row_stride : strips.panels[rows] * width;
+      stride = to_d ? p.d_row_stride : columns;
       out = to_d ? static_cast<T *>(p.d) + pass.g * p.d_batch_stride + j : buffer;
     }
     const bool from_memory = p.k * p.n * static_cast<int64_t>(size_of(p.b.type)) > cached_operand_bytes;
-    strips.kernel[rows]({pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, rows * width, out, stride,
-                         panel, from_memory, kernel.least_magnitude && may_lose(pass, least_packed(p))});
+    run_strips<T>(kernel.elements[panel_element()]->strips, blocks, p.m, pass,
+                  {pass.count, pass.a, b, panel_stride, pass.x0 ? acc : nullptr, width, acc_panel, out, stride, panel,
+                   from_memory, kernel.least_magnitude && may_lose(pass, least_packed(p))});
     if (pass.last && !to_d) {
-      epilogue(finish, out, stride, {pass.g, 0, j, rows, strips.panels[rows] * width},
-               sums ? sums_of(pass.g, 0) + j : nullptr);
+      epilogue(finish, out, stride, {pass.g, 0, j, p.m, columns}, sums ? sums_of(pass.g, 0) + j : nullptr);
     }
   }
 

@@ -13,6 +13,7 @@ constexpr int max_skinny_rows = 8;
 constexpr int most_wide_rows = 3;  // of small tiles of four vectors
 constexpr int max_thin_rows = 8;
 constexpr int max_strip_rows = 10;
+constexpr int max_turn_rows = 2;
 // Of at most four panels of two of the widest vectors.
 constexpr int64_t most_strip_columns = 4 * 2 * 16;
 
@@ -61,12 +62,21 @@ struct StripCall {
   int64_t out_stride, out_panel;
   bool from_memory;         // b is larger than caches are taken to be
   bool one_by_one = false;  // of pairs: as the tiles at one_by_one_index
+  // Of turns: how far apart the steps of a are, and what of each panel is fetched, in bytes from b on and a step.
+  int64_t a_step = 0, fetch_ahead = 0, fetch_step = 0;
 };
 template <class T>
 struct Strips {
   using Kernel = void (*)(const StripCall<T> &);
   Kernel kernel[max_strip_rows + 1];  // by rows; null where there is none
   int panels[max_strip_rows + 1];
+  // Of rows that take turns: turn_rows at a time or fewer, with as many panels as turn_rows have; 0 where none do.
+  Kernel turn[max_turn_rows + 1];
+  int turn_rows;
+  // Tiles of other numbers of rows were measured to be faster by themselves.
+  bool takes_turns(int64_t rows, int64_t rows_of_tile) const {
+    return turn_rows && rows_of_tile == 2 * turn_rows && rows <= 4 * turn_rows;
+  }
 };
 
 // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings

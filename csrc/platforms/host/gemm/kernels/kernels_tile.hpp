@@ -225,6 +225,10 @@ constexpr int strip_panels(int rows) {
   return panels > 4 ? 4 : panels;
 }
 
+// With few registers twice and four times as many rows take turns, so many at a time, of elements that are read as they
+// are: of one panel memory delivers less than of several. Measured on EPYCs of the fourth generation with AVX2.
+constexpr int turn_rows = vector_registers == 16 && vector_bytes == 32 ? max_turn_rows : 0;
+
 // How far ahead of its use a line of each panel is fetched, in bytes. Measured on processors of AMD's third generation
 // (vectors of 32 bytes) and fourth: what is fetched earlier has left the innermost cache again before it is used.
 constexpr int64_t strip_ahead = vector_bytes == 32 ? 512 : 1024;
@@ -331,11 +335,43 @@ void strip(const StripCall<T> &call) {
   strip_of<T, E, rows, false>(call);
 }
 
+// The same of rows that take turns: a is packed for more of them, and each turn fetches its share of what follows for
+// the second cache.
+template <class T, int rows>
+void strip_turn(const StripCall<T> &call) {
+  constexpr int lanes = vector_lanes<T>, panels = strip_panels<T, T>(turn_rows);
+  const int64_t k = call.k, panel_stride = call.panel_stride, a_step = call.a_step, fetch_step = call.fetch_step;
+  const T *a = call.a, *b = static_cast<const T *>(call.b);
+  const char *fetch = static_cast<const char *>(call.b) + call.fetch_ahead;
+  Vec<T> sum[panels][rows][tile_vectors];
+  load_strip(call, sum);
+  for (int64_t x = 0; x < k; x++, a += a_step, b += tile_vectors * lanes, fetch += fetch_step) {
+    Vec<T> factor[rows];
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) factor[i] = splat(a[i]);
+    ROCPY_UNROLL
+    for (int q = 0; q < panels; q++) {
+      __builtin_prefetch(fetch + q * panel_stride * static_cast<int64_t>(sizeof(T)), 0, 2);
+      ROCPY_UNROLL
+      for (int v = 0; v < tile_vectors; v++) {
+        const Vec<T> value = load(b + q * panel_stride + v * lanes);
+        ROCPY_UNROLL
+        for (int i = 0; i < rows; i++) sum[q][i][v] = fma(factor[i], value, sum[q][i][v]);
+      }
+    }
+  }
+  store_strip(call, sum);
+}
+
 template <class T, class E, int rows>
 constexpr void fill_strips(Strips<T> &strips) {
   if constexpr (strip_panels<T, E>(rows) > 1) {
     strips.kernel[rows] = strip<T, E, rows>;
     strips.panels[rows] = strip_panels<T, E>(rows);
+  }
+  if constexpr (std::is_same_v<T, E> && rows <= turn_rows) {
+    strips.turn[rows] = strip_turn<T, rows>;
+    strips.turn_rows = turn_rows;
   }
   if constexpr (rows > 1) fill_strips<T, E, rows - 1>(strips);
 }
