@@ -13,7 +13,7 @@ cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
     void PyGILState_Release(PyGILState_STATE) nogil
 
-cdef extern from "_gil.hpp" namespace "rocpy" nogil:
+cdef extern from "runtime/gil.hpp" namespace "rocpy" nogil:
     PyGILState_STATE ensure_gil()
 
 

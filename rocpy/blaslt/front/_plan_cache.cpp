@@ -7,8 +7,8 @@
 #include <new>
 #include <string>
 
-#include "_gil.hpp"
 #include "context.hpp"
+#include "runtime/gil.hpp"
 
 namespace py = pybind11;
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "_gil.hpp"
 #include "launch.hpp"
 #include "pool.hpp"
+#include "runtime/gil.hpp"
 #include "simt.h"
 
 namespace py = pybind11;
