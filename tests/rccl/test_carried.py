@@ -238,6 +238,6 @@ def test_arguments_that_only_rccl_can_follow(name, argument):
     comm = CarriedCommunicator(ThreadCarrier(defaultdict(deque), 0, 1), 5.0, "")
     with pytest.raises(rocpy.UnsupportedError, match=f"^{name}: {next(iter(argument))}=.*threads carries"):
         getattr(comm, name)(np.ones(2), **argument)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'blok'"):
-        getattr(comm, name)(np.ones(2), blok=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'blocks'"):
+        getattr(comm, name)(np.ones(2), blocks=True)
     assert getattr(comm, name)(np.ones(2), block=True, stream=None).tolist() == [1.0, 1.0]

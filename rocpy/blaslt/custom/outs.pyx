@@ -25,7 +25,7 @@ cdef tuple check_outs(object out, object bound, object a, object b, object c, di
     cdef tuple outs = outs_of(out, bound, count)
     cdef vector[Operand] parsed
     cdef Operands operands
-    cdef tuple owners = parse_read(&operands, a, b, c)
+    cdef tuple _owners = parse_read(&operands, a, b, c)
     cdef list out_owners = []
     parsed.resize(count)
     for i in range(count):
@@ -81,10 +81,10 @@ cdef int check_apart(const vector[Operand] &outs) except -1:
 cdef int check_input(str name, object value, object bound, const vector[Operand] &outs) except -1:
     """Refuse an out that overlaps an input of the function; it may be the input, as it may be c."""
     cdef Operand seen
-    cdef object owner = value
+    cdef object _owner = value
     cdef size_t i
     if not _operand.parse_plainly(value, &seen):
-        owner = _operand.parse(as_bytes(value), name, &seen)
+        _owner = _operand.parse(as_bytes(value), name, &seen)
     for i in range(outs.size()):
         if outs[i].ndim >= 0 and _operand.share_memory(&outs[i], &seen) and not is_same(&outs[i], &seen):
             raise InvalidOperandError(

@@ -4,7 +4,6 @@
 
 import sys
 
-from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libcpp.memory cimport shared_ptr
 

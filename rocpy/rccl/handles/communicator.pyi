@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Types of a communicator's handle; communicator.pyx has the documentation.
-from typing import Any, NoReturn
+from typing import Any, Never, NoReturn
 
 from typing_extensions import disjoint_base
 
@@ -9,6 +9,7 @@ from rocpy.runtime.device import Device
 
 @disjoint_base
 class PreMulSum:
+    def __init__(self, *args: Never, **kwargs: Never) -> None: ...
     @property
     def handle(self) -> int: ...
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Types of code objects and their kernels; module.pyx has the documentation.
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Never, NoReturn
 
 from typing_extensions import disjoint_base
 
@@ -11,6 +11,7 @@ from rocpy.typing import StreamLike
 
 @disjoint_base
 class Module(Owner):
+    def __init__(self, *args: Never, **kwargs: Never) -> None: ...
     @staticmethod
     def from_code(code: bytes | bytearray | memoryview, *, device: Device | int | None = None) -> Module: ...
     @property
@@ -19,6 +20,7 @@ class Module(Owner):
 
 @disjoint_base
 class Kernel:
+    def __init__(self, *args: Never, **kwargs: Never) -> None: ...
     @property
     def module(self) -> Module: ...
     @property

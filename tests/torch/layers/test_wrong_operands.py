@@ -111,7 +111,9 @@ def test_names_to_skip(skip):
 
 
 @pytest.mark.parametrize(
-    "skip", ["0", ["0"], ("0", "1.*"), {"0"}, "*", lambda name, module: name == "0"], ids=lambda skip: type(skip).__name__
+    "skip",
+    ["0", ["0"], ("0", "1.*"), {"0"}, "*", lambda name, module: name == "0"],
+    ids=lambda skip: type(skip).__name__,
 )
 def test_layers_are_skipped(skip):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))

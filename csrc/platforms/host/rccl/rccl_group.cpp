@@ -288,7 +288,7 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
     group.pending.push_back({communicator, std::move(operation), stream});
     return ncclSuccess;
   }
-  Unit unit{communicator, {}};
+  Unit unit{communicator, {}, nullptr, {}};
   const ncclResult_t code = add_call(&unit, std::move(operation), stream);
   if (code != ncclSuccess) {
     --communicator->submitted;  // its caller does not count it either

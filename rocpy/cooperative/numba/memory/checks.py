@@ -21,7 +21,7 @@ from numba.np.ufunc.dufunc import DUFunc
 from rocpy.cooperative.numba.llvm_types import BYTES, I1, I64, VOID
 from rocpy.cooperative.numba.runtime import on_device
 
-_IN_PLACE = {
+_ASSIGNMENTS = {
     each: name for name, each in numba_utils.INPLACE_BINOPS_TO_OPERATORS.items() if each is not operator.imatmul
 }
 _ITEMS = (operator.getitem, operator.setitem)
@@ -93,8 +93,8 @@ def _roles_in(function: Any, kinds: tuple[Any, ...]) -> _Roles | None:
         return _Roles(tuple(range(count)), tuple(range(count, len(kinds))), name) if len(kinds) > count else None
     if not _is_hashable(function):
         return None
-    if function in _IN_PLACE and isinstance(kinds[0], types.Array):
-        return _Roles((1,), (0,), _IN_PLACE[function])
+    if function in _ASSIGNMENTS and isinstance(kinds[0], types.Array):
+        return _Roles((1,), (0,), _ASSIGNMENTS[function])
     output, elementwise = _WITH_OUTPUT.get(function, (len(kinds), True))
     if output < len(kinds) and isinstance(kinds[output], types.Array):
         return _Roles(tuple(range(output)), (output,), name, elementwise, broadcasts=False)
