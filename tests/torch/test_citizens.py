@@ -424,7 +424,7 @@ def test_activations_that_are_none_are_refused():
 @pytest.mark.parametrize(
     "activation",
     [functional.gelu, nn.GELU(), nn.GELU("tanh"), nn.ReLU(), torch.sigmoid, functional.silu, nn.Identity(), nn.GELU],
-    ids=str,
+    ids=lambda activation: getattr(activation, "__name__", str(activation)),
 )
 def test_the_epilogue_named_for_one_of_torchs_functions_computes_it(activation):
     a, b = torch.randn(8, 8, dtype=torch.float64), torch.randn(8, 8, dtype=torch.float64)

@@ -93,7 +93,7 @@ cdef object product(Arguments *call, bint launches):
         return staging_step(call)
     cdef tuple held = parse_all(
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
-    cdef tuple records = records_of_call(call, &operands) if may_run_code(call) else ()
+    cdef tuple records = records_of_call(call, &operands) if may_run_code(call, held) else ()
     read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
     launch.operands, launch.factors = &operands, &factors
     launch.completion = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
@@ -149,7 +149,7 @@ cdef object product(Arguments *call, bint launches):
 
 cdef inline bint is_inert(object value) noexcept:
     """Whether a number or an array is read without running code of the caller's."""
-    return type(value) is float or type(value) is int or _operand.is_plain(value)
+    return value is None or type(value) is float or type(value) is int or _operand.is_plain(value)
 
 
 cdef bint are_inert(ScaleArguments scales) noexcept:
@@ -160,13 +160,17 @@ cdef bint are_inert_bounds(object clamp) noexcept:
     return type(clamp) is tuple and len(<tuple>clamp) == 2 and is_inert((<tuple>clamp)[0]) and is_inert((<tuple>clamp)[1])
 
 
-cdef inline bint may_run_code(const Arguments *call) noexcept:
+cdef inline bint may_run_code(const Arguments *call, tuple held) noexcept:
     """Whether reading an argument may run code of the caller's, which could replace the memory of operands that were read before it."""
-    if not (is_inert(<object>call.alpha) and is_inert(<object>call.beta) and is_inert(<object>call.out)):
+    if not (is_inert(<object>call.alpha) and is_inert(<object>call.beta)):
         return True
     if <object>call.clamp is not None and not are_inert_bounds(<object>call.clamp):
         return True
     if <object>call.scales is not None and not are_inert(<ScaleArguments>call.scales):
+        return True
+    if held is None:  # each array itself is what was read
+        return False
+    if not is_inert(<object>call.out):
         return True
     return not _operand.are_plain(call.a, call.a if call.weight != NULL else call.b, call.c, call.bias, call.aux)
 
