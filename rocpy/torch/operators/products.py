@@ -305,6 +305,7 @@ class ValuesFunction(torch.autograd.Function):  # type: ignore[misc]
         return compute()
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, *grads: Tensor | None) -> Any:  # noqa: ARG004
         """Return the gradients as they are."""
         return (None, *grads)
