@@ -290,14 +290,16 @@ cdef bint add_signature(Words *words, list rest, object x, bint *plain) except -
     cdef type kind = type(x)
     if words.count == MOST_WORDS:
         return False
+    if x is None:
+        words.words[words.count] = Seen.absent
+        words.count += 1
+        return True
+    if _operand.parse_plainly(x, &seen):  # before types are asked for, which takes longer
+        return add_plain(words, kind, &seen)
     if isinstance(x, (bool, int, float, generic)):
         return add_number(words, x)
-    if x is not None and _operand.parse_plainly(x, &seen):
-        return add_plain(words, kind, &seen)
-    words.words[words.count] = Seen.absent if x is None else Seen.other
+    words.words[words.count] = Seen.other
     words.count += 1
-    if x is None:
-        return True
     plain[0] = False
     if isinstance(x, WeightOperand):
         rest.append((kind, x.layout, x.packed, x.scale is not None))
