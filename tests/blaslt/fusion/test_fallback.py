@@ -310,6 +310,6 @@ def test_what_has_no_meaning_is_not_composed():
 
 def test_what_the_options_forbid_is_named_and_not_a_larger_workspace():
     whole = np.ones((4, 4), np.int8)
-    with pytest.raises(rocpy.UnsupportedError, match=r"no algorithm for .*options\(fallback='error'\)") as refused:
+    with pytest.raises(rocpy.UnsupportedError, match=r"options\(fallback='error'\)") as refused:
         rocpy.matmul(whole, whole, epilogue="relu_aux", options={"fallback": "error"})
     assert "max_workspace_bytes" not in str(refused.value)

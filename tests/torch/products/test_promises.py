@@ -95,19 +95,30 @@ def test_recorded_products_are_computed_as_others(options, monkeypatch):
     leaf, aux = w.clone().requires_grad_(), {"aux": torch.randn(130, 34)}
     with rocpy.options(**options):
         for name, more in (("dgelu_erf", aux), ("dgelu_bgrad", aux), ("clamp", {"clamp": (-1, 1)}), ("silu", {})):
-            plain, recorded = (rocpy.matmul(x, b, epilogue=name, **more) for b in (w, leaf))
+            try:
+                plain = rocpy.matmul(x, w, epilogue=name, **more)
+            except rocpy.UnsupportedError:  # of a release that lacks it: so is the recorded one
+                with pytest.raises(rocpy.UnsupportedError):
+                    rocpy.matmul(x, leaf, epilogue=name, **more)
+                continue
+            recorded = rocpy.matmul(x, leaf, epilogue=name, **more)
             pairs = [(plain, recorded)] if isinstance(plain, torch.Tensor) else [(plain[0], recorded[0])]
             assert all(torch.equal(one, other) and other.requires_grad for one, other in pairs)
-        for activation in (None, "silu"):
+        for activation, function in ((None, lambda pre: pre), ("silu", torch.nn.functional.silu)):
             layer = rt.Linear(67, 34, activation=activation)
-            with torch.no_grad():
-                expected = layer(x)
+            try:
+                with torch.no_grad():
+                    expected = layer(x)
+            except rocpy.UnsupportedError:
+                with pytest.raises(rocpy.UnsupportedError):
+                    layer(x)
+                continue
             y = layer(x)
             assert torch.equal(y, expected)
             (gradient,) = torch.autograd.grad(y.sum(), layer.weight)
-        pre = torch.nn.functional.linear(x, layer.weight, layer.bias)
-        (reference,) = torch.autograd.grad(torch.nn.functional.silu(pre).sum(), layer.weight)
-        torch.testing.assert_close(gradient, reference, rtol=1e-3, atol=1e-3)
+            pre = torch.nn.functional.linear(x, layer.weight, layer.bias)
+            (reference,) = torch.autograd.grad(function(pre).sum(), layer.weight)
+            torch.testing.assert_close(gradient, reference, rtol=1e-3, atol=1e-3)
 
 
 def test_groups_in_one_operand_are_refused_where_torch_computes_their_epilogue():
