@@ -54,13 +54,15 @@ def check(kind, result, a=A, b=B, r=R):
 
 @pytest.mark.parametrize("other", [A[:3], np.asfortranarray(A)], ids=["M", "strides"])
 def test_a_kept_plan_keeps_what_was_pinned(kind, other):
+    # A device with memory of its own reads a copy, whose strides are those of before.
+    is_same = other.shape == A.shape and not rocpy.platform.current().host_memory
     with rocpy.Matmul(A, B, options={"dynamic": "m"}, **kind[0](R)) as mm:
         last = mm.plan()[-1]
         mm.pin(last)
         for _ in range(3):
             mm.reset_operands(a=other)
             check(kind, mm.execute(), other)
-            assert mm.algorithm.source == "heuristic"
+            assert mm.algorithm.source == ("pinned" if is_same else "heuristic")
             mm.reset_operands(a=A)
             assert (mm.algorithm.source, mm.algorithm.id, mm.algorithm.name) == ("pinned", last.id, last.name)
             check(kind, mm.execute())
