@@ -21,6 +21,8 @@ cdef object parse_lazy(object array, str name, Operand* out)
 cdef object parse_output(object array, str name, Operand* out, bint is_product=*)
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
 cdef object allocate(object prototype, int provider, Operand* out)
+# Whether the CPU reads it where it is: in its own memory, or in pinned memory of HIP's.
+cdef bint is_in_host_memory(const Operand* operand) noexcept
 # Whether operands are numpy's, torch's or None, which are read as they are.
 cdef bint is_plain(object array) noexcept
 cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept

@@ -127,9 +127,13 @@ cpdef object numpy_view(object array, str name="array"):
     owner = parse(array, name, &parsed)
     if isinstance(owner, numpy.ndarray):
         return owner if not parsed.copied else array
-    if parsed.copied or parsed.device_type not in (kDLCPU, kDLROCMHost):
+    if parsed.copied or not is_in_host_memory(&parsed):
         return array
     return new_view(&parsed, owner)
+
+
+cdef bint is_in_host_memory(const Operand* operand) noexcept:
+    return operand.device_type == kDLCPU or operand.device_type == kDLROCMHost
 
 
 cdef bint is_plain(object array) noexcept:

@@ -14,8 +14,6 @@ from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.errors import InvalidOperandError
 
-cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
-
 
 cdef tuple check_outs(object out, object bound, object a, object b, object c, dict inputs, ScaleArguments scales, object options):
     cdef tuple types = <tuple>bound.out_types
@@ -34,7 +32,7 @@ cdef tuple check_outs(object out, object bound, object a, object b, object c, di
             continue
         name = name_of(bound, i)
         out_owners.append(_operand.parse_output(outs[i], name, &parsed[i]))
-        if not (stages_arrays() and is_in_host_memory(&parsed[i]) and is_in_host_memory(&operands.a)):
+        if not (stages_arrays() and _operand.is_in_host_memory(&parsed[i]) and _operand.is_in_host_memory(&operands.a)):
             check_same_device(&operands.a, &parsed[i], name)
         check_result(&parsed[i], <tuple>bound.result_shape, dtype_code(types[i]), options, name)
         check_out(&operands, &parsed[i], name)
@@ -62,10 +60,6 @@ cdef tuple outs_of(object out, object bound, Py_ssize_t count):
 
 cdef str name_of(object bound, Py_ssize_t position):
     return "out" if bound.resolved.expression.single else f"out[{position}]"
-
-
-cdef bint is_in_host_memory(const Operand *operand) noexcept:
-    return operand.device_type == _CPU or operand.device_type == _PINNED
 
 
 cdef int check_apart(const vector[Operand] &outs) except -1:

@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy cimport _operand
-from rocpy._dlpack cimport array_type_of_hip
+from rocpy._dlpack cimport array_type_of_hip, kDLCPU, kDLROCMHost
 from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy._operand cimport Operand
 from rocpy._producers.torch_tensors cimport dispatch_reason
@@ -26,7 +26,6 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
-cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
 cdef str _READABLE = "pass an array that can be read as it is: aligned, in native byte order, resolved"
@@ -299,12 +298,12 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     """Whether operands lie in CPU memory, on a platform whose device has its own: a does, or another one beside pinned memory."""
     cdef Operand seen
     parse_factor(a, "a", &seen)
-    if seen.device_type != _PINNED:
-        return seen.device_type == _CPU
+    if seen.device_type != kDLROCMHost:
+        return seen.device_type == kDLCPU
     for other in others:
         if other is not None and not isinstance(other, WeightOperand):
             parse_factor(other, "operand", &seen)
-            if seen.device_type == _CPU:
+            if seen.device_type == kDLCPU:
                 return True
     return False
 
@@ -335,7 +334,7 @@ cdef dict staged_infos(tuple arrays, ScaleArguments scales, object options, bint
                 _operand.parse(array, name, each[i])
             else:
                 _operand.parse_output(array, name, each[i])
-            if each[i].device_type != _CPU and each[i].device_type != _PINNED and not (i == 1 and of_weight):
+            if not _operand.is_in_host_memory(each[i]) and not (i == 1 and of_weight):
                 raise InvalidOperandError(
                     f"{name} is on {device_name(each[i].device_type, each[i].device_id)} and a on "
                     f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are "

@@ -12,7 +12,7 @@ __all__ = ["Collectives"]
 class Collectives(Transfers):
     """What a Communicator does with arrays."""
 
-    def all_reduce(Handle self, x, *, op="sum", out=None, bias=None, timeout_s=None, stream=None, block=True):
+    def all_reduce(self, x, *, op="sum", out=None, bias=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks; every rank receives the result (ncclAllReduce, ncclAllReduceWithBias).
 
         Parameters
@@ -46,10 +46,10 @@ class Collectives(Transfers):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        result = self.run(all_reduce, x, out, op, None, bias, (timeout_s, stream, block))
+        result = (<Handle?>self).run(all_reduce, x, out, op, None, bias, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def reduce(Handle self, x, *, root=0, op="sum", out=None, timeout_s=None, stream=None, block=True):
+    def reduce(self, x, *, root=0, op="sum", out=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks on one of them (ncclReduce).
 
         Parameters
@@ -82,10 +82,10 @@ class Collectives(Transfers):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        result = self.run(reduce, x, out, op, root, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(reduce, x, out, op, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def broadcast(Handle self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
+    def broadcast(self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Send one rank's array to all ranks (ncclBroadcast).
 
         Parameters
@@ -116,10 +116,10 @@ class Collectives(Transfers):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        result = self.run(broadcast, x, out, None, root, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(broadcast, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def all_gather(Handle self, x, *, out=None, timeout_s=None, stream=None, block=True):
+    def all_gather(self, x, *, out=None, timeout_s=None, stream=None, block=True):
         """Stack the arrays of all ranks along the first axis (ncclAllGather).
 
         Parameters
@@ -148,10 +148,10 @@ class Collectives(Transfers):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        result = self.run(all_gather, x, out, None, None, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(all_gather, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def reduce_scatter(Handle self, x, *, op="sum", out=None, timeout_s=None, stream=None, block=True):
+    def reduce_scatter(self, x, *, op="sum", out=None, timeout_s=None, stream=None, block=True):
         """Combine the inputs of all ranks; each rank receives one part, split along the first axis (ncclReduceScatter).
 
         Parameters
@@ -182,5 +182,5 @@ class Collectives(Transfers):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(reduce_scatter, x, out, op, None, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(reduce_scatter, x, out, op, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)

@@ -16,7 +16,7 @@ class Transfers(Handle):
         """Return a call that is under way as a Work, a finished one's array as it is."""
         return Work(self, result) if isinstance(result, Call) else result
 
-    def all_to_all(Handle self, x, *, out=None, timeout_s=None, stream=None, block=True):
+    def all_to_all(self, x, *, out=None, timeout_s=None, stream=None, block=True):
         """Exchange parts: rank r receives the r-th part, along the first axis, of every rank (ncclAlltoAll).
 
         Parameters
@@ -45,10 +45,10 @@ class Transfers(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        result = self.run(all_to_all, x, out, None, None, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(all_to_all, x, out, None, None, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def gather(Handle self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
+    def gather(self, x, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Stack the arrays of all ranks on one of them (ncclGather).
 
         Parameters
@@ -79,10 +79,10 @@ class Transfers(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        result = self.run(gather, x, out, None, root, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(gather, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def scatter(Handle self, x=None, *, root=0, out=None, timeout_s=None, stream=None, block=True):
+    def scatter(self, x=None, *, root=0, out=None, timeout_s=None, stream=None, block=True):
         """Send each rank one part of one rank's array, split along the first axis (ncclScatter).
 
         Parameters
@@ -114,10 +114,10 @@ class Transfers(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        result = self.run(scatter, x, out, None, root, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(scatter, x, out, None, root, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def send(Handle self, x, peer, *, timeout_s=None, stream=None, block=True):
+    def send(self, x, peer, *, timeout_s=None, stream=None, block=True):
         """Send an array to another rank (ncclSend). Sends and receives that wait for one another need a `group`.
 
         Parameters
@@ -149,10 +149,10 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(send, x, None, None, peer, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(send, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
 
-    def recv(Handle self, x, peer, *, timeout_s=None, stream=None, block=True):
+    def recv(self, x, peer, *, timeout_s=None, stream=None, block=True):
         """Receive an array from another rank (ncclRecv).
 
         Parameters
@@ -184,5 +184,5 @@ class Transfers(Handle):
         ...     received
         array([1.])
         """
-        result = self.run(recv, x, None, None, peer, None, (timeout_s, stream, block))
+        result = (<Handle?>self).run(recv, x, None, None, peer, None, (timeout_s, stream, block))
         return result if block else self._outcome(result)
