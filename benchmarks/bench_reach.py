@@ -172,13 +172,13 @@ def groups(*, quick: bool) -> Groups:
 
 
 def run(session: Session, products: Sequence[Product]) -> None:
-    roofline = session.roofline()
+    session.roofline()
     # What a child would import again and again.
     for name in PEER_MODULES:
         optional(name)
-    judged = []
-    for product in products:
-        rows = compare(session, product)
+    compared = [(product, compare(session, product)) for product in products]
+    roofline, judged = session.roofline(), []
+    for product, rows in compared:
         # The rows that the session keeps are these: the verdict is on rocpy's.
         bound = roofline.microseconds(product.shape, product.dtype, rows[0]["calls_per_sample"], len(rows))
         rows[0] |= judge(rows, bound)

@@ -37,9 +37,8 @@ def groups(*, quick: bool) -> Groups:
 
 
 def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
-    roofline = session.roofline()
-    bandwidth = roofline.bandwidth
-    cells = []
+    session.roofline()
+    compared = []
     for rows, side, dtype in products:
         a, b = operand("a", (rows, side), dtype), operand("b", (side, side), dtype)
         # Quantized values have scales; those of int8 may be left out, and the result is int32 then.
@@ -51,13 +50,15 @@ def run(session: Session, products: Sequence[tuple[int, int, str]]) -> None:
         ]
         case = case_of(rows, side, dtype)
         measured = session.compare(case, entries, against="rocpy", dtype=dtype, quiet=True, shape=(rows, side, side))
+        compared.append((case, b.nbytes, measured))
+    roofline, cells = session.roofline(), []
+    for case, size, measured in compared:
         # The two take turns with a weight each: a working set of both is what caches hold a part of.
-        size = 2 * b.nbytes
-        reached = min((one for one in bandwidth if one >= size), default=max(bandwidth, default=0))
+        bandwidth = roofline.rate(2 * size) if roofline.bandwidth else None
         line = [case]
         for row in measured:
-            row["gigabytes_per_second"] = b.nbytes / row["best_us"] / 1e3
-            row["of_bandwidth"] = row["gigabytes_per_second"] / bandwidth[reached] if bandwidth else None
+            row["gigabytes_per_second"] = size / row["best_us"] / 1e3
+            row["of_bandwidth"] = row["gigabytes_per_second"] / bandwidth if bandwidth else None
             line += [f"{row['best_us']:.0f}", f"{row['gigabytes_per_second']:.1f}"]
             line.append("" if row["of_bandwidth"] is None else f"{row['of_bandwidth']:.2f}")
         line.append(f"{measured[0]['best_us'] / measured[1]['best_us']:.2f}")

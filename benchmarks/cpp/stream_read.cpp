@@ -42,7 +42,7 @@ int main(int count, char **words) {
   const size_t most = size_t{256} << 20;
   const std::vector<char> data(most, 1);
   const char *before = "{";
-  for (size_t bytes = size_t{16} << 10; bytes <= most; bytes *= 4) {
+  for (size_t bytes = size_t{16} << 10; bytes <= most; bytes *= 2) {
     // Every thread reads its own part of the working set, as often as about 32 MiB take.
     const size_t part = bytes / static_cast<size_t>(threads) & ~size_t{1023};
     const size_t repeats = std::max<size_t>(1, (size_t{32} << 20) / bytes);

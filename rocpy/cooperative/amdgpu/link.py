@@ -71,7 +71,7 @@ def device_function(function: Any, mode: Mode) -> Any:
     return AMDGPUDispatcher(
         functions.with_callees(function, called),
         targetoptions={"nopython": True},
-        pipeline_class=lowering.pipeline(mode, on_device=True),
+        pipeline_class=lowering.pipeline(mode),
     )
 
 

@@ -14,6 +14,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from rocpy.cooperative.cpu import entry, machine_code
+from rocpy.cooperative.cpu.library import ENVIRONMENTS, CheckedLowering, SiteLowering
 from rocpy.cooperative.kernel.mode import Mode, compiling_in, mode_of
 from rocpy.cooperative.numba import functions, lowering, messages, primitives
 from rocpy.cooperative.numba.half import type_of
@@ -36,8 +37,9 @@ def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
         error_model="numpy",
         nogil=True,
         boundscheck=mode.debug,
-        pipeline_class=lowering.pipeline(mode),
+        pipeline_class=lowering.pipeline(mode, CheckedLowering if mode.debug else SiteLowering),
         no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
         _nrt=counts,
     )(functions.with_callees(function, called))
 
@@ -81,12 +83,13 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
 
 def connect(program: machine_code.Compiled) -> None:
     """Give loaded code what its functions know of Python, where they need it."""
-    if not program.environments:
-        return
-    engines = machine_code.engine(), cpu_target.target_context.codegen()._engine
     for name in program.environments:
-        own, numbas = (ctypes.c_void_p.from_address(each.get_global_value_address(name)) for each in engines)
-        own.value = numbas.value
+        own = ctypes.c_void_p.from_address(machine_code.engine().get_global_value_address(name))
+        if name in ENVIRONMENTS:
+            own.value = id(ENVIRONMENTS[name])
+        else:  # of a function that Numba compiled, as users' own may be
+            engine = cpu_target.target_context.codegen()._engine
+            own.value = ctypes.c_void_p.from_address(engine.get_global_value_address(name)).value
 
 
 def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None) -> KernelTypeError:

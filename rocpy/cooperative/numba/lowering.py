@@ -291,46 +291,21 @@ class DeviceLowering(BaseNativeLowering):
         return KernelLower
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class SiteLowering(BaseNativeLowering):
-    """Lowering for ordinary launches."""
-
-    _name = "rocpy_site_lowering"
-
-    @property
-    def lowering_class(self) -> Any:
-        """What lowers."""
-        return SiteLower
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class CheckedLowering(BaseNativeLowering):
-    """Lowering for debug mode."""
-
-    _name = "rocpy_checked_lowering"
-
-    @property
-    def lowering_class(self) -> Any:
-        """What lowers."""
-        return CheckedLower
-
-
 class KernelCompiler(CompilerBase):
     """What compiles kernels and the functions that they call."""
 
 
 @functools.cache
-def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
-    """Return how functions are compiled: for the CPU with or without checks, or for a GPU."""
-    on_cpu = CheckedLowering if mode.debug else SiteLowering
+def pipeline(mode: Mode, native_lowering: Any = DeviceLowering) -> Any:
+    """Return how functions are compiled, with a pass that lowers them: that for GPUs, or one for the CPU."""
     replaced: dict[Any, Any] = {
         MakeFunctionToJitFunction: functions.NestedFunctions,
-        NativeLowering: DeviceLowering if on_device else on_cpu,
+        NativeLowering: native_lowering,
         NopythonTypeInference: IntegerInference,
     }
     if mode.float_type:
         replaced[NopythonTypeInference] = NarrowInference
-    elif on_device or mode.debug:
+    elif native_lowering is DeviceLowering or mode.debug:
         replaced[NopythonTypeInference] = NotingInference
 
     class Compiler(KernelCompiler):

@@ -39,7 +39,7 @@ OPTIONAL = {
     "torch": re.compile(r"^rocpy/(torch/|distributed/_autograd\.py$|compat/nccl/interop/torch\.py$)"),
     "jax": re.compile(r"^rocpy/jax/"),
     "numba": re.compile(
-        r"^rocpy/cooperative/(numba/[\w/]+|cpu/(compile|entry)|amdgpu/(target|library_calls|primitives|sort|link|numba_hip))\.py$"
+        r"^rocpy/cooperative/(numba/[\w/]+|cpu/(compile|entry|library)|amdgpu/(target|library_calls|primitives|sort|link|numba_hip))\.py$"
     ),
     "triton": re.compile(r"^rocpy/epilogues/lowering/triton\w*\.py$"),
     "cupy": re.compile(r"^rocpy/compat/nccl/interop/cupy\.py$"),
