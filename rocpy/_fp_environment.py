@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
 
-__all__ = ["default_arithmetic"]
+__all__ = ["default_arithmetic", "read_complex", "read_float"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # at::internal::GRAIN_SIZE of ATen/Parallel.h: smaller work stays in the thread that asks for it.
@@ -34,6 +34,18 @@ def default_arithmetic(function: _Function) -> _Function:
         return call_in_default_fp_environment(_with_torch_threads, (function, args), kwargs)
 
     return wrapped  # type: ignore[return-value]
+
+
+def read_float(value: Any) -> float:
+    """Return ``float(value)`` as of the default environment: another one may read a subnormal number as 0."""
+    if isinstance(value, int | float):  # what torch's compiler can trace; no bit of a double depends on the environment
+        return float(value)
+    return call_in_default_fp_environment(float, (value,), {})  # type: ignore[no-any-return]
+
+
+def read_complex(value: Any) -> complex:
+    """Return ``complex(value)`` as of the default environment."""
+    return call_in_default_fp_environment(complex, (value,), {})  # type: ignore[no-any-return]
 
 
 def _with_torch_threads(function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:

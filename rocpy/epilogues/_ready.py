@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from rocpy._fp_environment import read_float
 from rocpy.epilogues._custom import CustomEpilogue
 from rocpy.epilogues.expressions.expression import Builder
 from rocpy.epilogues.expressions.types import category, name_of
@@ -119,7 +120,7 @@ def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float 
     else:
         largest = float(ml_dtypes.finfo(name).max)
         limits = -largest, largest
-    bounds = limits[0] if low is None else float(low), limits[1] if high is None else float(high)
+    bounds = limits[0] if low is None else read_float(low), limits[1] if high is None else read_float(high)
     if not bounds[0] <= bounds[1]:
         raise InvalidProblemError(f"low={low!r}, high={high!r}; low must not be above high, and neither may be NaN")
     return _scale_clamp_cast(name, *bounds)

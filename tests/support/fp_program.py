@@ -112,11 +112,50 @@ def small_numbers() -> Iterator[tuple[str, Any]]:
     yield "autotune", partial(autotuned, *matrices(65, 70, 66, "float32", 64))
 
 
-def weighed(a: Any, b: Any) -> Any:
+def scalars() -> Iterator[tuple[str, Any]]:
+    """Products with a subnormal number of numpy's, in each argument that is a number."""
+    import ml_dtypes
+    import numpy as np
+
+    import rocpy
+    from rocpy.compat.nvmath.linalg import advanced
+
+    factor, x, one = np.float32(1e-39), np.full((2, 2), 1e38, np.float32), np.eye(2, dtype=np.float32)
+    product = partial(rocpy.matmul, x, one)
+    yield "alpha", partial(product, alpha=factor)
+    yield "alpha of bfloat16", partial(product, alpha=ml_dtypes.bfloat16(1e-39))
+    yield "beta", partial(product, x, alpha=0.0, beta=factor)
+    yield "clamp", partial(rocpy.matmul, 0 * one, one, epilogue="clamp", clamp=(factor, 1.0))
+    yield "alpha of nvmath", partial(advanced.matmul, x, one, alpha=factor)
+    yield "input", partial(product, epilogue=rocpy.epilogue(lambda x, k: x * k), epilogue_inputs={"k": factor})
+    for name, number in (("number", factor), ("array", np.array(factor))):
+        yield f"constant {name}", lambda k=number: product(epilogue=rocpy.epilogue(lambda x: x * k))
+    yield "default", lambda: product(epilogue=rocpy.epilogue(lambda x, k=factor: x * k))
+    bounded = partial(rocpy.epilogues.scale_clamp_cast, "float8_e5m2", high=1.0)
+    yield "lowest value", lambda: str(bounded(factor).expression).encode()
+    for eight in (np.int8, ml_dtypes.float8_e4m3fn):
+        a = np.full((2, 2), 100).astype(eight)
+        name, large = np.dtype(eight).name, {"scale_b": 1e5, "dtype": "float32"}
+        yield f"scale_a of {name}", partial(rocpy.matmul, a, a, scale_a=factor, **large)
+        yield f"scale_a of a group of {name}", partial(rocpy.grouped_matmul, [a], [a], scale_a=factor, **large)
+        yield f"scale of a Weight of {name}", partial(weighed, a, a, scale=factor, scale_a=1e5, dtype="float32")
+    asked = {"scale_a": 1e34, "scale_b": 1.0, "scale_d": factor, "dtype": "float8_e4m3fn"}
+    yield "scale_d", partial(rocpy.matmul, a, a, **asked)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        import rocpy.torch
+
+        left, right = torch.from_numpy(x).requires_grad_(), torch.from_numpy(one)
+        own = {"epilogue": rocpy.epilogue(lambda x, k: x * k), "epilogue_inputs": {"k": factor}}
+        yield "alpha of a recorded product", partial(rocpy.matmul, left, right, alpha=factor)
+        yield "input of a recorded product", partial(rocpy.matmul, left, right, **own)
+
+
+def weighed(a: Any, b: Any, scale: Any = None, **more: Any) -> Any:
     """Pack and multiply."""
     import rocpy
 
-    return rocpy.matmul(a, rocpy.Weight(b))
+    return rocpy.matmul(a, rocpy.Weight(b, scale=scale), **more)
 
 
 def planned(a: Any, b: Any) -> Any:
@@ -276,7 +315,7 @@ def kernels() -> Iterator[tuple[str, Any]]:
         yield f"row_sum {power}", partial(coop.row_sum, x, threads=64)
 
 
-PARTS = (products, small_numbers, narrow_numbers, composed_numbers, layers, collectives, kernels)
+PARTS = (products, small_numbers, scalars, narrow_numbers, composed_numbers, layers, collectives, kernels)
 
 
 def calls(*parts: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from rocpy._fp_environment import read_complex, read_float
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._producers.torch_modes import gradient_reason, kind_reason, transform_reason
 from rocpy.errors import InvalidProblemError, UnsupportedError
@@ -66,7 +67,7 @@ def real_number(value: Any) -> float:
         _refuse_types(value, _TEXT_AND_COMPLEX)
         if getattr(getattr(value, "dtype", None), "is_complex", False):  # torch's
             raise TypeError(str(value.dtype))
-    return float(value)
+    return read_float(value)
 
 
 def complex_number(value: Any) -> complex:
@@ -78,7 +79,7 @@ def complex_number(value: Any) -> complex:
         It is none, or too large.
     """
     _refuse_types(value, _TEXT)
-    return complex(value)
+    return read_complex(value)
 
 
 def _refuse_recorded_bound(bound: Any) -> None:

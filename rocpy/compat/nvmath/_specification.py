@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._fp_environment import read_complex, read_float
 from rocpy.compat.nvmath import _arrays, _block_scaling
 from rocpy.compat.nvmath._configuration import MatmulOptions
 from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
@@ -149,7 +150,7 @@ def factor(value: Any, name: str, specification: Specification) -> Any:
     try:
         if isinstance(value, (str, bytes)):
             raise TypeError
-        return kind(value)
+        return read_complex(value) if specification.is_complex else read_float(value)
     except (TypeError, ValueError, OverflowError):
         shown = f"an integer of {value.bit_length()} bits" if isinstance(value, int) else repr(value)
         raise InvalidProblemError(

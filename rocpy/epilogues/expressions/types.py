@@ -6,11 +6,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from numbers import Number
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic, read_float
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
@@ -57,18 +58,23 @@ def number_type(value: float) -> str:
 def plain_number(value: Any) -> bool | int | float | None:
     """Return a real number, a fraction or decimal too, as one of Python's own three types; ``None`` for others."""
     if isinstance(value, np.generic):
-        # A long double and the small floats of ml_dtypes are no Python numbers by themselves.
-        kind = value.dtype.kind
-        return None if kind in "cmM" else plain_number(float(value) if kind == "f" else value.item())
+        return _plain_number_of_numpy(value)
     for kind_of_number in (bool, int, float):
         if isinstance(value, kind_of_number):
             return kind_of_number(value)
     if isinstance(value, Number) and not isinstance(value, complex):
         try:
-            return float(cast("Any", value))
+            return read_float(value)
         except (ArithmeticError, TypeError, ValueError):  # it has no value that a float has
             pass
     return None
+
+
+@default_arithmetic
+def _plain_number_of_numpy(value: Any) -> bool | int | float | None:
+    # A long double and the small floats of ml_dtypes are no Python numbers by themselves.
+    kind = value.dtype.kind
+    return None if kind in "cmM" else plain_number(float(value) if kind == "f" else value.item())
 
 
 def category(dtype: str) -> int:

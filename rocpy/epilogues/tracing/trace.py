@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType, MethodDescriptorType
 from typing import Any, NoReturn
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.epilogues.expressions.expression import Builder, Expression
 from rocpy.epilogues.expressions.types import plain_number
 from rocpy.epilogues.tracing import vocabulary as _vocabulary
@@ -302,6 +303,7 @@ def applied(expression: Expression, builder: Builder, x: Any, inputs: Mapping[st
 # ---- functions ----
 
 
+@default_arithmetic  # of the constants that it reads
 def trace(function: Callable[..., Any]) -> Expression:
     """Return the expression that a function of (x, named inputs) computes.
 

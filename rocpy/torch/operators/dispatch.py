@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.fx import Proxy
 
 from rocpy import dtypes
+from rocpy._fp_environment import read_complex
 from rocpy._producers.torch_modes import kind_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice
 from rocpy.blaslt.front.call import compute_product
@@ -77,7 +78,7 @@ def _scalar(x: Any, name: str) -> Any:
     try:
         if isinstance(x, str):  # of which complex() reads digits
             raise TypeError("text")
-        number = complex(x)
+        number = read_complex(x)
     except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a number on the host") from None
     return number if number.imag or isinstance(x, complex) else number.real
