@@ -61,10 +61,14 @@ def holds(directory: Path, stem: str) -> bool:
 def mapped(stem: str) -> tuple[str, ...]:
     """Return the files ``lib<stem>.so*`` that are mapped into this process."""
     try:
-        lines = os.fsdecode(Path("/proc/self/maps").read_bytes()).splitlines()
+        return files_in(os.fsdecode(Path("/proc/self/maps").read_bytes()), stem)
     except OSError:
         return ()
-    paths = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
+
+
+def files_in(maps: str, stem: str) -> tuple[str, ...]:
+    """Return the files ``lib<stem>.so*`` of a process's maps, whose paths may have spaces."""
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count("/")}
     return tuple(sorted(path for path in paths if Path(path).name.startswith(f"lib{stem}.so")))
 
 

@@ -160,20 +160,37 @@ def with_suggestions(function: _Callable) -> _Callable:
     return cast("_Callable", call)
 
 
-def require(package: str) -> None:
+def require(package: str, least: str) -> None:
     """Import the framework that a part of rocpy stands on, or say how to install it.
+
+    Parameters
+    ----------
+    package
+        Its name.
+    least
+        Oldest version that works, as ``"2.10"``.
 
     Raises
     ------
     ModuleNotFoundError
         If it is not installed.
+    ImportError
+        If it is an older version.
     """
     import importlib
+    import re
 
     try:
-        importlib.import_module(package)
+        module = importlib.import_module(package)
     except ImportError as error:
         raise ModuleNotFoundError(
             f"rocpy.{package}: {package} is not installed ({error}): {install_command(package)}",
             name=package,
         ) from None
+    seen, wanted = (tuple(map(int, re.findall(r"\d+", one)[:3])) for one in (module.__version__, least))
+    if seen < wanted:
+        raise ImportError(
+            f"rocpy.{package}: {package} is version {module.__version__}, and {least} or newer is needed: "
+            f"{install_command(package)}",
+            name=package,
+        )

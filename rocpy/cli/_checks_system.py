@@ -14,6 +14,7 @@ from rocpy._messages.suggestions import nearest
 from rocpy._variables import fault_of_variable
 from rocpy.cli._checks import Finding, check
 from rocpy.cli._machine import Machine
+from rocpy.runtime._disk_cache import NOWHERE
 
 # amdgpu-dkms 6.3 came with ROCm 6.0, the oldest that rocpy takes.
 OLDEST_MODULE = (6, 3)
@@ -131,6 +132,13 @@ def windows_subsystem(machine: Machine) -> Iterator[Finding]:
 def cache_folder(machine: Machine) -> Iterator[Finding]:
     """Find a cache folder in which the tuning database cannot grow."""
     if machine.cache is None:
+        return
+    if machine.cache == NOWHERE:
+        yield Finding(
+            "problem",
+            "this user has no home folder: no tuning record and no compiled kernel is stored",
+            "set XDG_CACHE_HOME to a writable folder, or HOME",
+        )
         return
     existing = machine.cache
     while not existing.exists() and existing != existing.parent:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
+from rocpy._search import files_in
 from rocpy.platform import rocpy_variables
 
 AMD_VENDOR = "0x1002"
@@ -108,14 +109,14 @@ class Machine:
         site_packages = (
             tuple(Path(folder).parent for folder in (torch.submodule_search_locations or ())) if torch else ()
         )
-        from platformdirs import user_cache_path
+        from rocpy.runtime import _disk_cache
 
         return cls(
             environ={name: value for name, value in environ.items() if value is not None} | rocpy_variables(),
             site_packages=site_packages,
             versions=versions,
             process=process,
-            cache=user_cache_path("rocpy"),
+            cache=_disk_cache.user_folder(),
         )
 
     def path(self, name: str) -> Path:
@@ -183,5 +184,4 @@ class Machine:
 
     def mapped(self, stem: str) -> list[str]:
         """Return the files of one library that the looked-at process has mapped."""
-        paths = re.findall(rf"\s(/\S*lib{stem}\.so\S*)$", self.text(f"/proc/{self.process}/maps"), re.MULTILINE)
-        return sorted(set(paths))
+        return list(files_in(self.text(f"/proc/{self.process}/maps"), stem))

@@ -15,17 +15,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_folder", "folder", "read", "read_bytes", "replace", "write", "write_bytes"]
+__all__ = ["NOWHERE", "cache_folder", "folder", "read", "read_bytes", "replace", "user_folder", "write", "write_bytes"]
 
 # What each file begins with; another form of them has another number.
 _MAGIC = b"rocpy kept file 1"
 
 
-def cache_folder(name: str) -> Path:
-    """Return a folder of the user's cache."""
+# Stands for a folder that nothing can be read from or written to.
+NOWHERE = Path(os.devnull) / "rocpy"
+
+
+def user_folder() -> Path:
+    """Return this package's folder in the user's cache; ``NOWHERE`` for a user without a home folder."""
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / name
+    # Without a home folder releases of platformdirs raise, or return a path that begins with a tilde. Where
+    # XDG_CACHE_HOME is relative, it counts as not set.
+    with contextlib.suppress(RuntimeError):
+        path = Path(platformdirs.user_cache_dir("rocpy", appauthor=False))
+        return path if path.is_absolute() else Path.home() / ".cache" / "rocpy"
+    return NOWHERE
+
+
+def cache_folder(name: str) -> Path:
+    """Return a file or folder of the user's cache."""
+    return user_folder() / name
 
 
 def folder() -> Path:

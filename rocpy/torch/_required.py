@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Imported before all else of this package: says how to install what it stands on, where that is missing."""
+"""Imported before all else of this package: says how to install what it stands on, where that is missing or too old."""
 
 from rocpy._messages.suggestions import require
 
-require("torch")
+LEAST = "2.10"  # as the package's metadata says
+require("torch", LEAST)

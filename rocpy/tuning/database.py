@@ -16,6 +16,7 @@ from typing import NoReturn
 from rocpy import platform
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.runtime import _disk_cache
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, check_record, is_network, try_read, try_write
 
 __all__ = ["Database", "Record", "current"]
@@ -239,9 +240,7 @@ def _default_paths() -> list[Path]:
             raise InvalidProblemError(
                 f"ROCPY_TUNING_DB: {configured!r}: {error}; name files or folders, or unset it"
             ) from None
-    import platformdirs
-
-    return [Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME]
+    return [_disk_cache.user_folder() / FILE_NAME]
 
 
 def _files(paths: Sequence[Path]) -> list[RecordFile]:

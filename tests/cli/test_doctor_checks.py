@@ -9,6 +9,7 @@ import pytest
 from rocpy.cli import _checks_platform, _checks_rocm, _checks_system  # noqa: F401
 from rocpy.cli._checks import CHECKS, examine
 from rocpy.cli._machine import Machine
+from rocpy.runtime import _disk_cache
 
 
 class Builder:
@@ -219,18 +220,23 @@ def test_cache_that_cannot_be_written(make, tmp_path, cache):
     assert "cannot be written" in only([row for row in rows if row["status"] == "problem"], "cache folder")
 
 
+def test_a_user_without_a_home_folder(make):
+    rows = examine(dataclasses.replace(make.machine(), cache=_disk_cache.NOWHERE), 1)
+    assert "no home folder" in only([row for row in rows if row["status"] == "problem"], "cache folder")
+
+
 def test_a_cache_that_does_not_exist_yet_can_be_written(make, tmp_path):
     assert not make.problems()
     assert not list(tmp_path.iterdir())
 
 
 def test_two_runtimes_in_one_process(make):
-    line = "7f00-7f01 r-xp 00000000 08:01 {} /opt/{}/lib/libamdhip64.so.{}\n"
-    make.write("/proc/self/maps", line.format(1, "rocm", 7) + line.format(1, "rocm", 7) + line.format(2, "other", 6))
+    line = "7f00-7f01 r-xp 00000000 08:01 {}                      /opt/{}/lib/libamdhip64.so.{}\n"
+    make.write("/proc/self/maps", line.format(1, "rocm", 7) + line.format(1, "rocm", 7) + line.format(2, "an other", 6))
     check = next(check for check in CHECKS if check.name == "one hip runtime")
     (finding,) = check.run(make.machine())
     assert finding.status == "problem"
-    assert "/opt/other/lib/libamdhip64.so.6" in finding.seen
+    assert "/opt/an other/lib/libamdhip64.so.6" in finding.seen
 
 
 def test_every_problem_of_the_catalogue_has_a_test():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
+from rocpy.cooperative.cpu import machine_code
 from rocpy.cooperative.kernel.fingerprint import fingerprint_of
 
 _Pair = namedtuple("_Pair", "a b")  # noqa: PYI024 - as kernels of others have them
@@ -193,3 +194,18 @@ def test_code_on_disk_is_that_of_the_globals(tmp_path, monkeypatch):
     fresh = coop.jit(cache=True)(names["f"])
     assert _run(fresh, threads=1) == [777]
     assert fresh.launcher.cache_hits == 0
+
+
+def test_kernels_of_one_factory_stay_on_disk(tmp_path, monkeypatch):
+    """They have one name and one kind of arguments; the oldest files of such go."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    source = tmp_path / "example.py"
+    source.write_text("def make(n):\n    def f(o):\n        o[0] = n\n    return f\n")
+    names = {"__name__": "example"}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    monkeypatch.setattr(machine_code, "_MOST_ALIKE", 2)
+    for n, hits in ((2, 0), (3, 0), (2, 1), (3, 1), (4, 0), (2, 0)):
+        kernel = coop.jit(cache=True)(names["make"](n))
+        assert _run(kernel, threads=1) == [n]
+        assert kernel.launcher.cache_hits == hits, n
+    assert len(list(tmp_path.glob("*/*.o"))) == 2

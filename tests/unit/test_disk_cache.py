@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import random
 
 import pytest
 
+from rocpy.cooperative.cpu.machine_code import folder_of
 from rocpy.runtime import _disk_cache
+from rocpy.tuning.database import Database
 
 CONTENT = b"BC\xc0\xde" + bytes(range(256)) * 3
 
@@ -87,3 +90,27 @@ def test_a_write_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch
         _disk_cache.write_bytes(path, b"another")
     assert _disk_cache.read_bytes(path) == CONTENT
     assert [file.name for file in tmp_path.iterdir()] == ["code"]
+
+
+def test_a_relative_cache_folder_counts_as_not_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert _disk_cache.cache_folder("kernels") == tmp_path / ".cache" / "rocpy" / "kernels"
+
+
+def test_a_user_without_a_home_folder_stores_nothing(tmp_path, monkeypatch):
+    """As in a container that runs under a number that no user has."""
+
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_CACHE_HOME", "HOME", "ROCPY_TUNING_DB", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert _disk_cache.user_folder() == _disk_cache.NOWHERE
+    file = _disk_cache.cache_folder("kernels") / "code.bc"
+    _disk_cache.write_bytes(file, CONTENT)
+    assert _disk_cache.read_bytes(file) is None
+    assert Database().path.parent == folder_of(os.devnull).parent == _disk_cache.NOWHERE
+    assert list(tmp_path.iterdir()) == []

@@ -9,11 +9,12 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
 
-from rocpy._messages import distribution
+from rocpy._messages import distribution, suggestions
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Texts of a command whose brackets hold an extra, as `pip install 'name[extra]'`.
@@ -79,3 +80,29 @@ def test_no_source_file_names_the_distribution():
     assert files
     found = [str(path.relative_to(ROOT)) for path in files if COMMAND.search(path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+@pytest.mark.parametrize("package", ["jax", "torch"])
+def test_the_oldest_framework_is_that_of_the_metadata(package):
+    least = re.search(r'^LEAST = "(.*?)"', (ROOT / "rocpy" / package / "_required.py").read_text(), re.MULTILINE)[1]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras[package] == [f"{package}>={least}"]
+
+
+@pytest.mark.parametrize(
+    ("version", "least", "too_old"),
+    [
+        ("0.9.0.1", "0.9.1", True),
+        ("0.9.1", "0.9.1", False),
+        ("0.10.2.dev20261101+abc", "0.9.1", False),
+        ("2.9.1+cpu", "2.10", True),
+        ("2.10.0a0+git12", "2.10", False),
+    ],
+)
+def test_a_framework_that_is_too_old(monkeypatch, version, least, too_old):
+    monkeypatch.setitem(sys.modules, "framework", types.SimpleNamespace(__version__=version))
+    if not too_old:
+        suggestions.require("framework", least)
+        return
+    with pytest.raises(ImportError, match=rf"is version {re.escape(version)}, and {least} or newer is needed: pip"):
+        suggestions.require("framework", least)

@@ -26,6 +26,7 @@ from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.runtime import _disk_cache
 
+_MOST_ALIKE = 16  # files for one name and one kind of arguments
 FORMAT = 4  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
 hold_over_forks(_lock)
@@ -184,14 +185,17 @@ class File:
             return None
 
     def write(self, compiled: Compiled) -> None:
-        """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
+        """Keep code. A folder that cannot be written to keeps nothing.
+
+        What is out of date has the name of what replaces it, as kernels have that one factory makes: the oldest go.
+        """
         path = self.path
         stored = ("name", "form", "needed", "stack_bytes", "written")
         head = {name: getattr(compiled, name) for name in stored}
         with contextlib.suppress(OSError):
-            old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
             _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
-            for each in old:
+            alike = path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o")
+            for each in sorted(alike, key=lambda file: file.stat().st_mtime_ns, reverse=True)[_MOST_ALIKE:]:
                 each.unlink(missing_ok=True)
 
 
@@ -205,4 +209,4 @@ def folder_of(source: str) -> Path:
     pycache = path.parent / "__pycache__"
     if path.is_file() and os.access(pycache if pycache.is_dir() else path.parent, os.W_OK):
         return pycache
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocpy" / own
+    return _disk_cache.user_folder() / own
