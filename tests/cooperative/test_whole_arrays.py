@@ -160,6 +160,30 @@ def test_indices_of_what_is_deleted():
         assert told.value.filename == __file__
 
 
+def counts(x, y, out, which):
+    if which == 0:
+        out[0, 0] = np.bincount(x[:, 0])[0]
+    elif which == 1:
+        out[0, 0] = np.bincount(x[:, 0], y[:, 0] / 1.0)[0]
+    else:
+        out[0, 0] = len(np.array_split(x[:, 0], y[0, 0]))
+
+
+def test_what_is_counted_and_split():
+    """Numba looks at all elements but the first."""
+    kernel = coop.jit(counts)
+    for which, first in ((0, -2), (1, -(2**40)), (2, 1)):
+        (memory, x), (_, y), (_, out) = guarded((3, 1), first), guarded((3, 1), 0), guarded(ONE)
+        before = memory.copy()
+        with pytest.raises(ValueError, match="non-negative" if which < 2 else "larger than 0"):
+            kernel[1, 1](x, y, out, which)
+        np.testing.assert_array_equal(memory, before)
+    (_, x), (_, y), (_, out) = guarded((3, 1), 0), guarded((3, 1)), guarded(ONE)
+    for which, value in ((0, 1), (1, 1), (2, 1)):
+        kernel[1, 1](x, y, out, which)
+        assert out[0, 0] == value
+
+
 def reads(x, y, out, which):
     if which == 0:
         out[0, 0] = np.take_along_axis(x, y, 1)[0, 0]

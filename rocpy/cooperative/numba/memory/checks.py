@@ -6,6 +6,7 @@ Numba loops over the first of the outputs that a call names, whatever the shapes
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,12 +50,28 @@ def _outer(x: Any, y: Any, out: Any) -> None:
         raise ValueError("non-broadcastable output operand: the output of np.outer has another shape")
 
 
-# What is checked of the arguments of functions of numpy's, and the argument that it is about: an array or a sequence.
-_CHECKS: dict[Any, tuple[Callable[..., None], int]] = {
-    np.delete: (_delete, 1),
-    np.take_along_axis: (_take_along_axis, 1),
-    np.outer: (_outer, 2),
+def _bincount(x: Any) -> None:
+    if x.size and x[0] < 0:  # Numba checks the others
+        raise ValueError("bincount(): first argument must be non-negative")
+
+
+def _array_split(_x: Any, sections: Any) -> None:
+    if sections < 1:
+        raise ValueError("number sections must be larger than 0")
+
+
+# What is checked of the first arguments of functions of numpy's, and the argument that it is about: of which types.
+_ARRAYS = (types.Array, types.Sequence)
+_CHECKS: dict[Any, tuple[Callable[..., None], int, tuple[type, ...]]] = {
+    np.delete: (_delete, 1, _ARRAYS),
+    np.take_along_axis: (_take_along_axis, 1, _ARRAYS),
+    np.outer: (_outer, 2, _ARRAYS),
+    np.bincount: (_bincount, 0, (types.Array,)),
+    np.array_split: (_array_split, 1, (types.Integer,)),
 }
+
+
+_UNCHECKED = (None, 0, ())
 
 
 @dataclass(frozen=True)
@@ -137,8 +154,8 @@ def checked(context: Any, function: Any, signature: Any, code: Any) -> Any:
     """
     kinds = signature.args
     masks = any(function is each for each in _ITEMS) and isinstance(kinds[0], types.Array) and has_mask(kinds[1])
-    check, about = _CHECKS.get(function, (None, 0)) if _is_hashable(function) else (None, 0)
-    if check is not None and not (about < len(kinds) and isinstance(kinds[about], (types.Array, types.Sequence))):
+    check, about, wanted = _CHECKS.get(function, _UNCHECKED) if _is_hashable(function) else _UNCHECKED
+    if check is not None and not (about < len(kinds) and isinstance(kinds[about], wanted)):
         check = None
     roles = _roles_in(function, kinds)
     if not masks and check is None and roles is None:
@@ -148,7 +165,8 @@ def checked(context: Any, function: Any, signature: Any, code: Any) -> Any:
         if masks:
             _check_masks(context, builder, kinds, values)
         if check is not None:
-            context.compile_internal(builder, check, types.none(*kinds), values)
+            count = len(inspect.signature(check).parameters)
+            context.compile_internal(builder, check, types.none(*kinds[:count]), values[:count])
         return code(builder, values) if roles is None else _apart(context, builder, roles, kinds, values, code)
 
     return with_checks
