@@ -67,6 +67,7 @@ class Machine:
         # Each name in full: tests/test_layout.py checks which variables are read, and where.
         environ = {
             "ROCM_PATH": os.environ.get("ROCM_PATH"),
+            "ROCM_HOME": os.environ.get("ROCM_HOME"),
             "HIP_PLATFORM": os.environ.get("HIP_PLATFORM"),
             "HIP_VISIBLE_DEVICES": os.environ.get("HIP_VISIBLE_DEVICES"),
             "ROCR_VISIBLE_DEVICES": os.environ.get("ROCR_VISIBLE_DEVICES"),
@@ -168,11 +169,15 @@ class Machine:
         return None
 
     def rocm_trees(self) -> Iterator[RocmTree]:
-        """Yield the ROCm installs in the order in which rocpy tries them, each folder once; never rocpy's own."""
+        """Yield the ROCm installs with one folder for all libraries, each once; never rocpy's own.
+
+        They come in the order in which rocpy tries them; it does not try versioned folders below /opt, which are last.
+        """
         candidates: list[tuple[Path, str]] = []
         candidates += [(folder / "torch", "torch") for folder in self.site_packages]
-        if named := self.environ.get("ROCM_PATH"):
-            candidates.append((self.path(named), "ROCM_PATH"))
+        for variable in ("ROCM_PATH", "ROCM_HOME"):
+            if named := self.environ.get(variable):
+                candidates.append((self.path(named), variable))
         candidates.append((self.path("/opt/rocm"), "/opt/rocm"))
         candidates += [(path, str(path)) for path in sorted(self.path("/opt").glob("rocm-*"), reverse=True)]
         seen = set()

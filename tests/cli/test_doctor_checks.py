@@ -165,6 +165,13 @@ def test_old_hip(make):
     assert "HIP 5" in only(make.problems(), "rocm installs")
 
 
+def test_old_hip_in_rocm_home(make):
+    make.rocm("/srv/rocm", major=5)
+    assert make.problems() == []
+    make.options["environ"]["ROCM_HOME"] = "/srv/rocm"
+    assert "/srv/rocm contains HIP 5" in only(make.problems(), "rocm installs")
+
+
 def test_versioned_names_only_is_a_note(make):
     make.rocm(unversioned=False)
     assert make.problems() == []
