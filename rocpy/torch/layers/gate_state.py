@@ -3,14 +3,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["join_gate", "split_gate"]
+from rocpy._producers.torch_modes import is_sharded
+
+__all__ = ["Projection", "join_gate", "projections", "split_gate"]
 
 _NAMES = ("weight", "bias")
+
+
+class Projection(NamedTuple):
+    """The parameters of one projection of a gated block: views of what the block stores for both."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+def projections(module: Any) -> tuple[Projection, Projection]:
+    """Return the gate and the up projection of a block."""
+    layer = module.gate_up_proj
+    weights = layer.weight.chunk(2, 0)
+    biases = (None, None) if layer.bias is None else layer.bias.chunk(2, 0)
+    return Projection(weights[0], biases[0]), Projection(weights[1], biases[1])
 
 
 def split_gate(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> None:  # noqa: ARG001
@@ -35,50 +53,86 @@ def join_gate(
 
     What a state dict lacks, or has in another shape, stays as it is.
     """
+    assign = bool(metadata.get("assign_to_params_buffers"))
     for name in _NAMES:
         parameter = module.gate_up_proj._parameters.get(name)
         joined = f"{prefix}gate_up_proj.{name}"
-        if parameter is None or joined in state:
-            continue
         keys = [f"{prefix}{part}_proj.{name}" for part in ("gate", "up")]
+        if parameter is None:
+            continue
+        # torch.distributed.checkpoint adds the parameter itself to a state dict that lacks its name.
+        if joined in state and not (state[joined] is parameter and any(key in state for key in keys)):
+            continue
         if strict:
             missing += [key for key in keys if key not in state]
-        halves = list(parameter.detach().chunk(2, 0))
-        loaded = False
-        for i, key in enumerate(keys):
-            if key in state and _check(state[key], key, halves[i], errors):
-                halves[i], loaded = state[key], True
-            state.pop(key, None)
-        if loaded and _fit(keys, halves, metadata, errors):
-            state[joined] = torch.cat((halves[0], halves[1].to(halves[0].device)))
-        else:
-            state[joined] = parameter  # so that it is not reported by a name that no state dict has
+        present = {key: state.pop(key) for key in keys if key in state}
+        loaded = {key: x for key, x in present.items() if _check(x, key, parameter, assign, errors)}
+        state[joined] = parameter  # so that it is not reported by a name that no state dict has
+        if loaded:
+            # Of a sharded parameter the ranks exchange the halves, so that only those that are needed are read.
+            own = () if len(loaded) == len(keys) else parameter.detach().chunk(2, 0)
+            halves = [loaded[key] if key in loaded else own[i] for i, key in enumerate(keys)]
+            if not assign or _fit(keys, halves, errors):
+                try:
+                    state[joined] = _join(halves, parameter)
+                except (RuntimeError, TypeError, ValueError) as error:  # reported as torch reports what it cannot copy
+                    errors.append(f"While joining {keys[0]} and {keys[1]}, an exception occurred: {error}")
 
 
-def _check(value: Any, key: str, own: Tensor, errors: list[str]) -> bool:
-    """Whether a state dict's value is one of a projection; what is wrong with it is noted, in torch's words."""
+def _check(value: Any, key: str, parameter: Tensor, assign: bool, errors: list[str]) -> bool:
+    """Whether a state dict's value is loaded as a projection; what is wrong with it is noted, in torch's words."""
+    shape = torch.Size((parameter.shape[0] // 2, *parameter.shape[1:]))
     if not torch.overrides.is_tensor_like(value):
         errors.append(
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(value)}"
         )
-    elif value.shape != own.shape:
+    elif value.shape != shape:
         errors.append(
             f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current "
-            f"model is {own.shape}."
+            f"model is {shape}."
+        )
+    elif parameter.is_meta and not assign:
+        if not value.is_meta:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+                "model, which is a no-op. (Did you mean to pass `assign=True`?)",
+                stacklevel=2,
+            )
+    elif value.is_meta and not assign:
+        errors.append(
+            f'While copying the parameter named "{key}", got a meta tensor from checkpoint, which has no data to copy'
         )
     else:
         return True
     return False
 
 
-def _fit(keys: list[str], halves: list[Tensor], metadata: dict[str, Any], errors: list[str]) -> bool:
-    """Whether two projections can be one parameter: where they are not copied, of one dtype and device."""
+def _fit(keys: list[str], halves: list[Any], errors: list[str]) -> bool:
+    """Whether two projections that are assigned can be one parameter: of one dtype and device."""
     first, second = halves
-    if not metadata.get("assign_to_params_buffers") or (first.dtype, first.device) == (second.dtype, second.device):
+    if (first.dtype, first.device) == (second.dtype, second.device):
         return True
     errors.append(
         f"{keys[0]} is {first.dtype} on {first.device} and {keys[1]} is {second.dtype} on {second.device}; with "
         "assign=True both must have one dtype and device, since they become one parameter."
     )
     return False
+
+
+def _join(halves: list[Any], parameter: Any) -> Tensor:
+    """Return two projections as one tensor, on the ranks as the parameter is."""
+    if not is_sharded(parameter):
+        return torch.cat((halves[0], halves[1].to(halves[0].device)))
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    parts = [
+        # What is no DTensor is whole, and the same on all ranks.
+        half
+        if is_sharded(half)
+        else DTensor.from_local(half.to(mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+        for half in halves
+    ]
+    both: Tensor = torch.cat(parts).redistribute(placements=parameter.placements)
+    return both

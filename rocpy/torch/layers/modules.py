@@ -17,7 +17,7 @@ from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_layer_epilogue, custom_layer, overridden_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
 from rocpy.torch.layers.gate_rows import gate_by_rows
-from rocpy.torch.layers.gate_state import join_gate, split_gate
+from rocpy.torch.layers.gate_state import Projection, join_gate, projections, split_gate
 from rocpy.torch.layers.overrides import linear_is_overridden
 from rocpy.torch.operators.activations import (
     Activation,
@@ -56,9 +56,10 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     pack
         Whether the layer keeps a packed copy of its weight in eval mode, when no gradient is recorded, if the platform
         packs weights. This takes the weight's memory a second time, and requires calling :meth:`repack` after a write
-        that torch does not report: through ``weight.data``, a numpy view or a pointer. ``ROCPY_DEBUG=1`` detects such
-        writes. Writes to the parameter itself, its replacement or that of its storage, and optimizer steps, including
-        fused ones, are detected. :func:`freeze` enables this for a whole model.
+        that torch does not report: through ``weight.data``, a numpy view, a pointer or the storage, or by a collective
+        of another backend than rocpy's. ``ROCPY_DEBUG=1`` detects such writes. Writes to the parameter itself, its
+        replacement or that of its storage, and optimizer steps, including fused ones, are detected. :func:`freeze`
+        enables this for a whole model.
     device, dtype
         Device and dtype of the parameters.
 
@@ -296,7 +297,10 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     Notes
     -----
     Its state dict has the names of those models: ``gate_proj.weight``, ``up_proj.weight`` and ``down_proj.weight``. The
-    module itself stores gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both.
+    module itself stores gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both, and its
+    state has that name. ``gate_proj`` and ``up_proj`` have views of that parameter as ``weight`` and ``bias``.
+
+    Under torch's tensor parallelism, ``gate_up_proj`` takes ``ColwiseParallel(use_local_output=False)``.
 
     Examples
     --------
@@ -342,7 +346,29 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         row = find_activation(self.activation, self.approximate)
         if guarantees_rows():
             return self.down_proj(self._gate_by_rows(input, row))
-        return self.down_proj(gated(self.gate_up_proj(input), row))
+        return self.down_proj(self._gate(input, row))
+
+    @property
+    def gate_proj(self) -> Projection:
+        """The weight and bias of the gate, as views."""
+        return projections(self)[0]
+
+    @property
+    def up_proj(self) -> Projection:
+        """The weight and bias of the up projection, as views."""
+        return projections(self)[1]
+
+    def _gate(self, x: Tensor, row: Activation) -> Tensor:
+        both = self.gate_up_proj(x)
+        # Symbols of torch.fx and traced sizes have no value to compare.
+        width = both.shape[-1] if isinstance(both, Tensor) else None
+        if type(width) is int and width != 2 * self.intermediate_size:
+            raise InvalidProblemError(
+                f"gate_up_proj: its result has {width} columns, but gate and up have {self.intermediate_size} each; if "
+                "ColwiseParallel shards it, pass use_local_output=False, since a rank's own columns are not halves of "
+                "gate and up"
+            )
+        return gated(both, row)
 
     def _gate_by_rows(self, x: Tensor, row: Activation) -> Tensor:
         layer = self.gate_up_proj
@@ -352,7 +378,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
             if takes_layer(weight, bias):
                 return gate_by_rows(x, weight, bias, row)
         refuse_composing(row.name, row.is_exact, "of a gate whose layer is replaced or observed,", "omit the option")
-        return gated(layer(x), row)
+        return self._gate(x, row)
 
     def extra_repr(self) -> str:
         """Return the gate's activation."""

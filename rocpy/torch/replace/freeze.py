@@ -100,9 +100,10 @@ def freeze(model: torch.nn.Module) -> FreezeReport:
 
     Changes that torch reports take effect at the next call: writes to a parameter, ``load_state_dict`` (also with
     ``assign=True``), replacing the parameter or its storage, ``torch.utils.swap_tensors``, and optimizer steps,
-    including fused and compiled ones. Writes through ``weight.data``, a numpy view or a pointer, and functions of
-    ``torch.optim`` called without an optimizer, are not detected: call :meth:`Linear.repack` after them. With
-    ``ROCPY_DEBUG=1`` each product checks, and warns.
+    including fused and compiled ones. Writes through ``weight.data``, a numpy view, a pointer or the storage, those
+    of most collectives of other backends of torch.distributed, and functions of ``torch.optim`` called without an
+    optimizer, are not detected: call :meth:`Linear.repack` after them. With ``ROCPY_DEBUG=1`` each product checks, and
+    warns.
 
     Examples
     --------

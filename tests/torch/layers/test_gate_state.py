@@ -115,3 +115,51 @@ def test_a_bias_that_the_block_lacks_is_unexpected():
     module = block(False)
     result = module.load_state_dict(values_of(module) | {key: value_for(key) for key in KEYS[1::2]}, strict=False)
     assert sorted(result.unexpected_keys) == ["gate_proj.bias", "up_proj.bias"]
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter:UserWarning")
+@pytest.mark.parametrize("present", [KEYS[:1], KEYS[3:], KEYS], ids=str)
+def test_a_block_without_memory_takes_what_torchs_layer_takes(present):
+    module, layer = rt.GatedMLP(8, 16, bias=True, device="meta"), torch.nn.Linear(8, 16, device="meta")
+    result = module.load_state_dict({key: value_for(key) for key in present}, strict=False)
+    assert sorted(result.missing_keys) == sorted(key for key in module.state_dict() if key not in present)
+    layer.load_state_dict({"weight": value_for("weight")}, strict=False)
+    assert all(x.is_meta for x in (*module.parameters(), *layer.parameters()))
+    with pytest.warns(UserWarning, match=f"^for {present[0]}: copying from a non-meta parameter"):
+        module.load_state_dict({key: value_for(key) for key in present}, strict=False)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.to("meta"), lambda x: x.to_sparse()], ids=["meta", "sparse"])
+@pytest.mark.parametrize("key", KEYS[::2])
+def test_a_value_that_cannot_be_copied_is_reported_by_its_name(key, change):
+    module = block()
+    before = values_of(module)
+    with pytest.raises(RuntimeError, match=rf"Error\(s\) in loading state_dict for GatedMLP:\n\tWhile .*{key}"):
+        module.load_state_dict({key: change(value_for(key))}, strict=False)
+    torch.testing.assert_close(values_of(module), before, rtol=0, atol=0)
+
+
+def test_the_projections_are_views():
+    module = block()
+    for part in ("gate", "up"):
+        for name, x in getattr(module, f"{part}_proj")._asdict().items():
+            assert torch.equal(x, module.state_dict()[f"{part}_proj.{name}"])
+            assert x.untyped_storage().data_ptr() == getattr(module.gate_up_proj, name).untyped_storage().data_ptr()
+    assert block(False).up_proj.bias is None
+    assert "gate_proj" not in dict(module.named_modules())
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_state_dicts_of_torch_distributed_checkpoint(full):
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+    one, other = (torch.nn.Sequential(block()) for _ in range(2))
+    optimizers = [torch.optim.AdamW(model.parameters()) for model in (one, other)]
+    one(torch.ones(3, 8)).sum().backward()
+    optimizers[0].step()
+    options = StateDictOptions(full_state_dict=full)
+    states = get_state_dict(one, optimizers[0], options=options)
+    assert sorted(states[0]) == sorted(one.state_dict())
+    set_state_dict(other, optimizers[1], model_state_dict=states[0], optim_state_dict=states[1], options=options)
+    torch.testing.assert_close(other.state_dict(), one.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(*(optimizer.state_dict()["state"] for optimizer in optimizers), rtol=0, atol=0)
