@@ -65,7 +65,10 @@ class Framework:
         return array.reshape(shape)
 
     def narrow(self, array: Any, dtype: str) -> Any:
-        """Return an array rounded once to the result's type: to nearest even, eight bits and integers saturated."""
+        """Return an array rounded once to the result's type: to nearest even, eight bits and integers saturated.
+
+        NaN becomes 0 among integers, as HIP converts it; what a CPU makes of it depends on its instructions.
+        """
         if str(array.dtype) == dtype:
             return array
         if dtype in SATURATING:
@@ -74,8 +77,12 @@ class Framework:
         elif dtype in _INTEGER_LIMITS and array.dtype.kind in "iu":
             array = self.within(array, dtype)
         elif dtype in _INTEGER_LIMITS:
-            array = self.clamp(self.module.rint(array), *_INTEGER_LIMITS[dtype])
+            array = self.clamp(self.module.rint(self.zero_for_nan(array)), *_INTEGER_LIMITS[dtype])
         return self.once(array, dtype).astype(dtypes.lookup(dtype).numpy, copy=False)
+
+    def zero_for_nan(self, x: Any) -> Any:
+        """Return an array with 0 in place of NaN."""
+        return self.where(x == x, x, 0.0)
 
     def within(self, x: Any, dtype: str) -> Any:
         """Return integers with those beyond the limits of a type of them as its limits, exactly."""
@@ -163,7 +170,7 @@ class _Torch(Framework):
         elif dtype in _INTEGER_LIMITS and not array.is_floating_point():
             array = self.within(array, dtype)
         elif dtype in _INTEGER_LIMITS:
-            array = self.clamp(array.round(), *_INTEGER_LIMITS[dtype])
+            array = self.clamp(self.zero_for_nan(array).round(), *_INTEGER_LIMITS[dtype])
         return self.once(array, dtype).to(wanted)
 
     def constant(self, x: Any) -> Any:

@@ -190,6 +190,7 @@ cdef class ListedGroups:
     cdef object extra_name  # of what the epilogue gives beside each result, or None
     cdef Operand first  # the a of the first group that is launched
     cdef vector[Noted] noted  # where results are written to arrays of the caller's
+    cdef list owners  # of what is noted: the next copy would otherwise lie at the address of one that is freed
     cdef vector[ListedProduct] products
 
     def __cinit__(self, GroupedCall call not None):
@@ -201,7 +202,7 @@ cdef class ListedGroups:
         self.extra_name = call.row.outputs[0] if call.row.outputs else None
         self.scale_a = _group_scales.of_lists(call.scale_a, "scale_a", count)
         self.scale_b = _group_scales.of_lists(call.scale_b, "scale_b", count)
-        self.results, self.held, self.numbers, self.later = [None] * count, [], [], []
+        self.results, self.held, self.numbers, self.later, self.owners = [None] * count, [], [], [], []
 
     cdef ProductCall call_of(self, Py_ssize_t g):
         """Return one group as a product by itself."""
@@ -267,6 +268,7 @@ cdef class ListedGroups:
             left, right = prepare_blocks(left, right, values, resolve_options(call.options))
         owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
         if call.out is not None:
+            self.owners.append(owners)
             self.note(g, OF_OUT, &operands.out)
             self.note(g, OF_A, &operands.a)
             if not operands.packed:
@@ -319,7 +321,10 @@ cdef class ListedGroups:
 
     cdef int note_array(self, Py_ssize_t g, int which, object array) except -1:
         cdef Operand seen
-        _operand.parse(array, ROLES[which], &seen)
+        if which == OF_OUT:
+            self.owners.append(_operand.parse_output(array, f"out[{g}]", &seen))
+        else:
+            self.owners.append(_operand.parse(array, ROLES[which], &seen))
         return self.note(g, which, &seen)
 
     cdef int note(self, Py_ssize_t g, int which, const Operand *operand) except -1:

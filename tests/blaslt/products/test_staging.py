@@ -168,3 +168,25 @@ def test_a_weight_with_block_scales_that_is_not_packed_is_multiplied_by_what_is_
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(WEIGHTS, ROCPY_HOST_STAGING="1")
+
+
+REFUSED_RESULTS = """
+import numpy as np, rocpy
+
+a, b = [np.ones((1, 4), np.float32)] * 3, [np.ones((4, 3), np.float32)] * 3
+for make in (lambda: np.zeros(13, np.uint8)[1:].view(np.float32).reshape(1, 3), lambda: np.zeros((1, 3), ">f4")):
+    out = [np.zeros((1, 3), np.float32), make(), make()]
+    try:
+        rocpy.grouped_matmul(a, b, out=out)
+    except rocpy.InvalidOperandError as error:
+        assert str(error).startswith("out[1]: ") and "written in place" in str(error), error
+    else:
+        raise SystemExit("a result was written where it cannot be")
+    assert not any(each.any() for each in out)
+"""
+
+
+def test_results_that_cannot_be_written_in_place_are_refused_as_that_not_as_ones_that_share_memory(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    run_python(REFUSED_RESULTS, ROCPY_HOST_STAGING="1")

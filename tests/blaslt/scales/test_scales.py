@@ -314,6 +314,23 @@ def test_integer_results_with_scales_are_rounded_once(dtype, epilogue, rng):
         rocpy.matmul(a, b, scale_a=2.0, dtype=dtype, options={"fallback": "error"})
 
 
+@pytest.mark.parametrize("form", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+def test_nan_is_zero_among_integers(form):
+    """A CPU's own conversion gives what its instructions make of it."""
+    wrap = pytest.importorskip("torch").from_numpy if form == "torch" else np.asarray
+    nan = np.array([1, np.nan, -np.inf, np.inf], np.float32)
+    a, b, column = (wrap(np.ones(shape, np.int8)) for shape in ((4, 1), (1, 9), (1, 4)))
+    for dtype in ("int8", "int32"):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        scaled = rocpy.matmul(a, b, scale_a=wrap(nan), scale_b=1.0, dtype=dtype)
+        biased = rocpy.matmul(a, column, scale_a=1.0, scale_b=1.0, dtype=dtype, epilogue="bias", bias=wrap(nan))
+        np.testing.assert_array_equal(np.asarray(scaled), np.array([[1], [0], [low], [high]]).repeat(9, 1))
+        np.testing.assert_array_equal(np.asarray(biased), [[2, 0, low, high]] * 4)
+    out = wrap(np.empty((4, 9), np.int64))
+    rocpy.matmul(a, b, scale_a=wrap(nan), scale_b=1.0, out=out)
+    assert out[1].tolist() == [0] * 9
+
+
 def test_amax_of_products_that_the_library_does_not_tell_it_of(rng):
     a, b = rng.integers(-128, 128, (5, 70), np.int8), rng.integers(-128, 128, (70, 7), np.int8)
     for dtype in ("int32", "int8", "float32"):
