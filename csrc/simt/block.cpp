@@ -120,6 +120,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   error_.reset();
   pending_.reset();
   poisoned_ = false;
+  barriers_ = 0;
   ++stamp_;
   if (levels_used_) {
     for (Level &level : levels_) level.used = false;
@@ -262,7 +263,7 @@ BlockRunner::Level &BlockRunner::open_level(rocpy_simt_state *state, int32_t wid
     each.exited = static_cast<int32_t>(std::count(done_.begin() + begin, done_.begin() + begin + each.size, stamp_));
     each.arrived = 0;
     each.generation = 0;
-    each.barriers = 0;
+    each.last_barrier = 0;
     each.waiting = FiberList{};
     begin += step;
   }
@@ -309,7 +310,7 @@ void BlockRunner::free_waiting(Group &group) {
   if (config_.debug && group.exited && !group.collective && !warning_) note_skipped(group);
   group.arrived = 0;
   ++group.generation;
-  if (!group.collective) ++group.barriers;
+  if (!group.collective) group.last_barrier = ++barriers_;
   if (config_.shuffle) {
     std::vector<Fiber *> fibers;
     while (Fiber *fiber = group.waiting.pop()) fibers.push_back(fiber);

@@ -69,8 +69,8 @@ struct Group {
   int32_t size = 0;
   int32_t exited = 0;
   int32_t arrived = 0;
-  uint32_t generation = 0;  // collectives and barriers done; the low bit chooses the buffer
-  uint32_t barriers = 0;
+  uint32_t generation = 0;     // collectives and barriers done; the low bit chooses the buffer
+  uint64_t last_barrier = 0;   // its number among those of all groups of the block, from 1
   bool collective = false;     // what is waited for
   const char *site = nullptr;  // where the first of the waiting threads stands
   Index3 thread{};             // and which one that is
@@ -161,7 +161,7 @@ class BlockRunner {
   void free_waiting(Group &group);
   void enter(Group &group, rocpy_simt_state *state, bool collective);
   void access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
-  Moment moment(const rocpy_simt_state *state);
+  Moment moment(const rocpy_simt_state *state) const;
   Index3 block_index(int64_t block_rank) const;
   void note_skipped(const Group &group);
   [[noreturn]] void fail(Fault fault, const rocpy_simt_state *state, std::string detail,
@@ -205,6 +205,7 @@ class BlockRunner {
   uint32_t stamp_ = 0;
   Level levels_[8];           // the block, then widths 1, 2, 4 ... 64
   uint32_t levels_used_ = 0;  // a bit for each
+  uint64_t barriers_ = 0;     // that groups of the block have passed
 
   std::vector<char> memory_;
   char *arena_ = nullptr;  // the aligned part of it

@@ -24,26 +24,26 @@ void BlockRunner::access(rocpy_simt_state *state, const void *address, int64_t b
     const char *what = kind == ROCPY_SIMT_READ
                            ? "reads what the other writes"
                            : (conflict.both_write ? "writes what the other writes" : "writes what the other reads");
-    fail(Fault::race, state, what, conflict.other.site, &indices_[conflict.other.thread]);
+    fail(Fault::race, state, what, conflict.other.site, &indices_[conflict.other.thread()]);
   }
 }
 
-Moment BlockRunner::moment(const rocpy_simt_state *state) {
-  Level &block = levels_[0];
-  const int32_t width = config_.warp_size;
-  Level &warps = levels_[level_of(width)];
+Moment BlockRunner::moment(const rocpy_simt_state *state) const {
   Moment now;
-  now.thread = state->rank;
-  now.warp = state->rank / width;
-  now.block_barriers = block.used ? block.groups[0].barriers : 0;
-  now.warp_barriers = warps.used ? warps.groups[now.warp].barriers : 0;
-  now.site = state->site;
+  now.access.site = state->site;
+  now.access.barriers = barriers_;
+  now.access.block = static_cast<uint32_t>(block_rank_);
+  now.access.thread_after = static_cast<uint16_t>(state->rank + 1);
+  for (uint32_t rest = levels_used_; rest; rest &= rest - 1) {
+    const Level &level = levels_[__builtin_ctz(rest)];
+    const Group &own = level.groups[level.width == 0 ? 0 : state->rank / level.width];
+    now.passed(group_level(level.width), own.last_barrier);
+  }
   return now;
 }
 
 void BlockRunner::access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
-  const GlobalConflict conflict =
-      arrays_->note(address, static_cast<std::size_t>(bytes), kind, block_rank_, moment(state));
+  const GlobalConflict conflict = arrays_->note(address, static_cast<std::size_t>(bytes), kind, moment(state));
   if (conflict.kind == GlobalConflict::none) return;
   const char *what = conflict.kind == GlobalConflict::reads_written ? "reads what the other writes"
                      : conflict.kind == GlobalConflict::writes_both ? "writes what the other writes"

@@ -44,66 +44,32 @@ GlobalCheck::GlobalCheck(std::vector<Range> ranges) {
   }
 }
 
-bool GlobalCheck::ordered(const Access &earlier, int64_t block, const Moment &now) {
-  if (earlier.thread_after == 0) return true;
-  if (earlier.block != static_cast<uint32_t>(block)) return false;
-  if (earlier.thread_after - 1 == static_cast<uint32_t>(now.thread)) return true;
-  if (earlier.block_barriers != now.block_barriers) return true;
-  return earlier.warp == now.warp && earlier.warp_barriers != now.warp_barriers;
-}
-
-bool GlobalCheck::raced_reads(const Cell &cell, int64_t block, const Moment &now) {
-  const Access &read = cell.read;
-  if (read.thread_after == 0) return false;
-  if (cell.several_blocks || read.block != static_cast<uint32_t>(block)) return true;
-  if (read.block_barriers != now.block_barriers) return false;
-  if (cell.several_warps || read.warp != now.warp) return true;
-  if (read.warp_barriers != now.warp_barriers) return false;
-  return cell.several || read.thread_after - 1 != static_cast<uint32_t>(now.thread);
-}
-
-void GlobalCheck::note_read(Cell &cell, int64_t block, const Moment &now) {
-  const Access &read = cell.read;
-  const bool same_block = read.thread_after != 0 && read.block == static_cast<uint32_t>(block);
-  if (read.thread_after != 0 && !same_block) cell.several_blocks = true;
-  if (!same_block || read.block_barriers != now.block_barriers) {
-    cell.several = cell.several_warps = false;
-  } else if (read.warp != now.warp) {
-    cell.several_warps = true;
-  } else if (read.warp_barriers != now.warp_barriers) {
-    cell.several = false;
-  } else if (read.thread_after - 1 != static_cast<uint32_t>(now.thread)) {
-    cell.several = true;
-  }
-}
-
-GlobalConflict::Kind GlobalCheck::conflict(const Cell &cell, int32_t kind, int64_t block, const Moment &now) {
+GlobalConflict GlobalCheck::conflict(const Cell &cell, int32_t kind, const Moment &now) {
+  const auto with = [](GlobalConflict::Kind what, const Access &other) {
+    return GlobalConflict{what, other.block, other.thread(), other.site};
+  };
   const bool writes = kind != ROCPY_SIMT_READ;
-  const bool unordered = !ordered(cell.write, block, now);
-  if (kind == ROCPY_SIMT_WRITE_SAME) return GlobalConflict::none;
-  if (unordered && !writes && !cell.unchanged) return GlobalConflict::reads_written;
-  if (unordered && writes && !(kind == ROCPY_SIMT_ATOMIC && cell.atomic)) return GlobalConflict::writes_both;
-  return writes && raced_reads(cell, block, now) ? GlobalConflict::writes_read : GlobalConflict::none;
+  if (kind == ROCPY_SIMT_WRITE_SAME) return {};
+  if (!now.follows(cell.write)) {
+    if (!writes && !cell.write.unchanged) return with(GlobalConflict::reads_written, cell.write);
+    if (writes && !(kind == ROCPY_SIMT_ATOMIC && cell.write.atomic)) {
+      return with(GlobalConflict::writes_both, cell.write);
+    }
+  }
+  const Access *read = writes ? cell.readers.raced(now) : nullptr;
+  return read ? with(GlobalConflict::writes_read, *read) : GlobalConflict{};
 }
 
-void GlobalCheck::remember(Cell &cell, int32_t kind, int64_t block, const Moment &now) {
-  const Access access{now.site,
-                      static_cast<uint32_t>(now.thread) + 1,
-                      static_cast<uint32_t>(block),
-                      now.block_barriers,
-                      now.warp_barriers,
-                      now.warp};
+void GlobalCheck::remember(Cell &cell, int32_t kind, const Moment &now) {
   if (kind == ROCPY_SIMT_READ) {
-    note_read(cell, block, now);
-    cell.read = access;
+    cell.readers.add(now);
   } else if (kind != ROCPY_SIMT_WRITE_SAME) {
-    cell = Cell{};
-    cell.write = access;
-    cell.atomic = kind == ROCPY_SIMT_ATOMIC;
-  } else if (cell.write.thread_after == 0) {
-    cell.write = access;
-    cell.atomic = false;
-    cell.unchanged = true;
+    cell.write = now.access;
+    cell.write.atomic = kind == ROCPY_SIMT_ATOMIC;
+    cell.readers = Readers{};
+  } else if (!cell.write.any()) {
+    cell.write = now.access;
+    cell.write.unchanged = true;
   }
 }
 
@@ -116,8 +82,7 @@ const GlobalCheck::Part *GlobalCheck::part_of(const void *address) const {
   return target - part->range.begin < part->range.bytes ? &*part : nullptr;
 }
 
-GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t kind, int64_t block,
-                                 const Moment &now) {
+GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t kind, const Moment &now) {
   GlobalConflict result;
   const Part *part = part_of(address);
   if (!part) return result;
@@ -125,16 +90,8 @@ GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t
   const std::size_t end = std::min(offset + bytes, part->range.bytes);
   for (std::size_t i = offset / part->range.granule; i * part->range.granule < end; ++i) {
     Cell &cell = part->cells[i];
-    if (result.kind == GlobalConflict::none) {
-      result.kind = conflict(cell, kind, block, now);
-      if (result.kind != GlobalConflict::none) {
-        const Access &other = result.kind == GlobalConflict::writes_read ? cell.read : cell.write;
-        result.block = other.block;
-        result.thread = static_cast<int32_t>(other.thread_after) - 1;
-        result.site = other.site;
-      }
-    }
-    remember(cell, kind, block, now);
+    if (result.kind == GlobalConflict::none) result = conflict(cell, kind, now);
+    remember(cell, kind, now);
   }
   return result;
 }

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "shared_check.hpp"
+#include "order.hpp"
 
 namespace rocpy::simt {
 
@@ -35,26 +35,14 @@ class GlobalCheck {
   bool has(const void *address) const { return part_of(address) != nullptr; }
 
   // Notes an access and tells what is wrong with it.
-  GlobalConflict note(const void *address, std::size_t bytes, int32_t kind, int64_t block, const Moment &now);
+  GlobalConflict note(const void *address, std::size_t bytes, int32_t kind, const Moment &now);
 
  private:
-  struct Access {
-    const char *site;
-    uint32_t thread_after;  // the thread's number and 1; 0: nobody
-    uint32_t block;
-    uint32_t block_barriers;
-    uint32_t warp_barriers;
-    int32_t warp;
-  };
   struct Cell {  // of zeros: nobody touched it
     Access write;
-    Access read;          // the last one; the flags tell of others
-    bool atomic;          // the write
-    bool unchanged;       // the writes have put there what was there
-    bool several;         // other threads of the reader's warp have read too, since its last barrier
-    bool several_warps;   // threads of other warps of its block
-    bool several_blocks;  // threads of other blocks
+    Readers readers;
   };
+  static_assert(sizeof(Cell) == 72, "as docs/guides/cooperative.md has it");
   struct Free {
     void operator()(Cell *cells) const;
   };
@@ -64,11 +52,8 @@ class GlobalCheck {
   };
 
   const Part *part_of(const void *address) const;
-  static bool ordered(const Access &earlier, int64_t block, const Moment &now);
-  static bool raced_reads(const Cell &cell, int64_t block, const Moment &now);
-  static void note_read(Cell &cell, int64_t block, const Moment &now);
-  static GlobalConflict::Kind conflict(const Cell &cell, int32_t kind, int64_t block, const Moment &now);
-  static void remember(Cell &cell, int32_t kind, int64_t block, const Moment &now);
+  static GlobalConflict conflict(const Cell &cell, int32_t kind, const Moment &now);
+  static void remember(Cell &cell, int32_t kind, const Moment &now);
 
   std::vector<Part> parts_;  // by address
 };

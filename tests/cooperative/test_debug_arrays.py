@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
-from rocpy.errors import GlobalMemoryRaceError, KernelDivisionError, RocpyWarning
+from rocpy.errors import GlobalMemoryRaceError, KernelDivisionError, RocpyWarning, SharedMemoryRaceError
 
 
 def line_of(kernel, mark):
@@ -50,6 +50,21 @@ def within_warps(x, out):
     x[i] = i + 1
     coop.syncwarp()
     out[i] = x[warp.size() - 1]  # read
+
+
+@coop.jit(debug=True)
+def within_groups(x, out, width, distance, shared):
+    held = coop.shared.array(128, np.int64)
+    i, group = coop.threadIdx.x, coop.this_warp(width)
+    if i < x.shape[0]:  # a barrier of some of the groups
+        for _ in range(2):
+            if shared:
+                held[i] = i
+            else:
+                x[i] = i + 1
+            coop.barrier(group)
+            out[i] = held[i ^ distance] if shared else x[i ^ distance]
+            coop.barrier(group)
 
 
 @coop.jit(debug=True)
@@ -139,6 +154,16 @@ def test_barriers_of_warps_order_their_own():
     with pytest.raises(GlobalMemoryRaceError) as told:
         within_warps[1, 128](*arrays(128))
     assert told.value.line in (line_of(within_warps, "# read"), line_of(within_warps, "x[i] = i"))
+
+
+@pytest.mark.parametrize(("shared", "error"), [(True, SharedMemoryRaceError), (False, GlobalMemoryRaceError)])
+def test_barriers_of_groups_order_their_own(shared, error):
+    for width in (2, 8, 32, 64):
+        x, out = arrays(128, np.int64)
+        within_groups[1, 192](x, out, width, width - 1, shared)
+        np.testing.assert_array_equal(out, (np.arange(128) ^ (width - 1)) + (not shared))
+        with pytest.raises(error):
+            within_groups[1, 192](*arrays(128, np.int64), width, width, shared)
 
 
 def test_nothing_is_remembered_from_launch_to_launch():

@@ -5,10 +5,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -300,14 +303,14 @@ void test_divergence() {
   }
 }
 
-struct Access {
+struct AccessPair {
   int32_t writer, reader;  // ranks
   int32_t barrier_width;   // -1: none
   int32_t first, second;   // kinds of access
 };
 
 void two_accesses(void *arguments, rocpy_simt_state *state) {
-  const auto &plan = *static_cast<const Access *>(arguments);
+  const auto &plan = *static_cast<const AccessPair *>(arguments);
   static const char key = 0;
   auto *shared = static_cast<char *>(rocpy_simt_shared(state, &key, 64));
   at(state, "k.py:1");
@@ -324,10 +327,10 @@ void two_accesses(void *arguments, rocpy_simt_state *state) {
   if (state->rank == plan.reader) rocpy_simt_access(state, shared + 3, 4, plan.second);
 }
 
-Fault fault_of(const Access &plan, bool *raced) {
+Fault fault_of(const AccessPair &plan, bool *raced) {
   rocpy_simt_config config = config_of(1, 96, 32);
   config.debug = 1;
-  Access copy = plan;
+  AccessPair copy = plan;
   std::unique_ptr<Error> error = launch({&two_accesses, Form::fibers}, &copy, config);
   *raced = error && error->fault == Fault::race;
   if (*raced) CHECK(error->site == "k.py:3" && error->other_site == "k.py:1" && error->has_other);
@@ -345,6 +348,14 @@ void test_races() {
   CHECK(!raced);
   fault_of({0, 40, 32, write, write}, &raced);  // not for threads of two warps
   CHECK(raced);
+  fault_of({0, 1, 2, write, read}, &raced);  // so is one of any narrower group of both
+  CHECK(!raced);
+  fault_of({1, 2, 2, write, read}, &raced);
+  CHECK(raced);
+  fault_of({90, 95, 8, read, write}, &raced);
+  CHECK(!raced);
+  fault_of({87, 88, 8, read, write}, &raced);
+  CHECK(raced);
   fault_of({0, 1, -1, read, write}, &raced);
   CHECK(raced);
   fault_of({0, 0, -1, write, write}, &raced);
@@ -353,6 +364,58 @@ void test_races() {
   CHECK(raced);
   // The byte after the four that were written is nobody's.
   CHECK(fault_of({0, 0, -1, write, read}, &raced) == Fault::uninitialised);
+}
+
+// Any order of reads and barriers: a write races with what is kept of the reads if it does with any of them.
+void test_readers_stand_for_all() {
+  const std::vector<int32_t> widths{2, 4, 32, 64, 0};
+  const std::vector<int32_t> ranks{0, 1, 2, 3, 5, 31, 32, 63, 64, 66, 127};
+  std::minstd_rand random(7);
+  const auto draw = [&random](const std::vector<int32_t> &from) { return from[random() % from.size()]; };
+  int races = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::map<std::pair<int32_t, int32_t>, uint64_t> last;  // of a width and the group's number
+    uint64_t barriers = 0;
+    uint32_t block = 0;
+    std::vector<Access> reads;
+    Readers readers;
+    const auto moment = [&](int32_t rank) {
+      Moment now;
+      now.access.barriers = barriers;
+      now.access.block = block;
+      now.access.thread_after = static_cast<uint16_t>(rank + 1);
+      for (const int32_t width : widths) now.passed(group_level(width), last[{width, width ? rank / width : 0}]);
+      return now;
+    };
+    for (int event = 0; event < 40; ++event) {
+      const int32_t rank = draw(ranks);
+      const Moment now = moment(rank);
+      const auto unordered = [&](const Access &read) {
+        if (read.block != block) return true;
+        if (read.thread() == rank) return false;
+        return std::none_of(widths.begin(), widths.end(), [&](int32_t width) {
+          const bool both = width == 0 || rank / width == read.thread() / width;
+          return both && last[{width, width ? rank / width : 0}] > read.barriers;
+        });
+      };
+      const Access *raced = readers.raced(now);
+      CHECK((raced != nullptr) == std::any_of(reads.begin(), reads.end(), unordered));
+      CHECK(!raced || unordered(*raced));
+      races += raced != nullptr;
+      if (round % 4 == 0 && event == 30) {
+        ++block;
+        last.clear();
+        barriers = 0;
+      } else if (random() % 3) {
+        const int32_t width = draw(widths);
+        last[{width, width ? rank / width : 0}] = ++barriers;
+      } else {
+        readers.add(now);
+        reads.push_back(now.access);
+      }
+    }
+  }
+  CHECK(races > 1000 && races < 11000);
 }
 
 void raising(void *, rocpy_simt_state *state) {
@@ -402,6 +465,7 @@ int main() {
   test_loops();
   test_divergence();
   test_races();
+  test_readers_stand_for_all();
   test_errors();
   test_launches_from_many_threads();
   CHECK(measure_switch_ns(64, 100) > 0);
