@@ -90,10 +90,13 @@ def test_an_assigned_activation_is_computed_and_copied(module, reference, x):
     for value, function in (
         ("silu", nn.functional.silu),
         (nn.GELU("tanh"), tanh_form),
+        ("gelu", tanh_form),
+        ("relu", nn.functional.relu),
+        (nn.GELU("tanh"), tanh_form),
         (gelu, gelu),
+        (nn.GELU("tanh"), tanh_form),
         (None, nn.Identity()),
     ):
-        module.approximate = "none"
         module.activation = value
         assert not isinstance(module.activation, nn.Module)
         for one in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
@@ -101,8 +104,8 @@ def test_an_assigned_activation_is_computed_and_copied(module, reference, x):
     module.activation = "gelu"
     module.approximate = "tanh"
     close(module(x), reference(module, tanh_form, x), **tight)
-    for name, value in (("activation", "nonsense"), ("activation", "relu"), ("approximate", "tnah")):
-        with pytest.raises(InvalidProblemError, match=r"activation|approximate"):
+    for name, value in (("activation", "nonsense"), ("approximate", "tnah")):
+        with pytest.raises(InvalidProblemError, match=name):
             setattr(module, name, value)
     assert (module.activation, module.approximate) == ("gelu", "tanh")
 

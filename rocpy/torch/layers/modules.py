@@ -66,7 +66,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     Notes
     -----
     State dicts are interchangeable with those of ``torch.nn.Linear``. ``activation`` and ``approximate`` can be
-    assigned; one of torch's modules and functions sets both.
+    assigned; an activation sets both, except that ``"gelu"`` keeps the approximation.
 
     Examples
     --------
@@ -169,8 +169,8 @@ def _assigned(layer: Any, name: str, value: Any) -> tuple[Any, str]:
     if name == "approximate":
         return layer.activation, value
     named, form = name_activation(value)
-    # One of torch's modules and functions has its own approximation, a name keeps the layer's.
-    return named, layer.approximate if named is value else form
+    # The name of GELU keeps the layer's approximation; torch's modules and functions have their own, others none.
+    return named, layer.approximate if named is value and isinstance(value, str) and value == "gelu" else form
 
 
 def _set_activation(layer: Linear, activation: Any, approximate: str) -> None:
