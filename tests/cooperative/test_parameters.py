@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Parameters of kernels: defaults are arguments like others, and all are positional."""
+"""Parameters of kernels: defaults are arguments like others, and all are positional; arguments of calls in kernels."""
 
 import enum
 import typing
@@ -117,3 +117,53 @@ def test_a_named_tuple_has_indices():
 
     with pytest.raises(KernelTypeError, match="no attribute 'first' in kernels: a named tuple is a tuple there"):
         kernel[1, 1](np.zeros(1), _Pair(1, 2))
+
+
+def _digits(x, y=1, z=2):
+    return x + 10 * y + 100 * z
+
+
+def _calls_in_try(x):
+    try:
+        x[0] = _digits(1, z=(last := 4)) + last
+        if (last := _digits(z=2, x=x[0])) > 0:
+            raise ValueError
+    except Exception:
+        x[1] = _digits(y=2, x=3)
+    x[2] = last
+
+
+def _values_of_assignments(x):
+    n = 9
+    while (t := n * 2) > 8:
+        n -= 1
+    x[0] = t
+    if (t := _digits(n)) > 3 and (u := _digits(t, z=n)) < 10000:
+        x[1] = t + u
+    x[2] = (t := n * 2) + (t := 5) + t
+    x[3] = (t := n + 1) if n > 3 else (t := n - 1)
+    x[5] = x[(t := n % 3)] + t
+    a = b = _digits(n)
+    x[4] = a * b
+
+
+@pytest.mark.parametrize("function", [_calls_in_try, _values_of_assignments])
+def test_calls_and_assignments_give_what_they_give_in_python(function):
+    expected, x = np.zeros(12, np.int64), np.zeros(12, np.int64)
+    function(expected)
+    coop.jit(function)[1, 1](x)
+    np.testing.assert_array_equal(x, expected)
+
+
+@coop.jit
+def _primitive_in_try(x):
+    try:
+        x[coop.threadIdx.x] = coop.sum(coop.this_block(), 1, all=True)
+    finally:
+        x[4] = 7
+
+
+def test_primitives_in_try_take_arguments_by_name():
+    x = np.zeros(5, np.int64)
+    _primitive_in_try[1, 4](x)
+    assert x.tolist() == [4, 4, 4, 4, 7]

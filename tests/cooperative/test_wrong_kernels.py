@@ -57,6 +57,7 @@ helpers.two = two
 WRONG = [
     ("out[0] = scael * 2", 2, r"NameError: name 'scael' is not defined"),
     ("y = 1\n    out[0] = coop.thread.x", 3, r"coop has no 'thread'"),
+    ("out[0] = round(x[0], ndigits=0)", 2, r"an argument by name that it takes by position only"),
     ("out[0] = coop.threadIdx.w", 2, r"coop\.threadIdx has no attribute 'w'"),
     ("out[0] = np.foo(x[0])", 2, r"numpy has no 'foo'"),
     ("out[0] = math.foo(x[0])", 2, r"math has no 'foo'"),

@@ -14,8 +14,9 @@ from typing import Any
 from numba.core import ir, types
 from numba.core.bytecode import _FIXED_OFFSET
 from numba.core.compiler_machinery import register_pass
+from numba.core.interpreter import Interpreter
 from numba.core.target_extension import current_target
-from numba.core.untyped_passes import MakeFunctionToJitFunction
+from numba.core.untyped_passes import MakeFunctionToJitFunction, TranslateByteCode
 from numba.extending import typeof_impl
 
 from rocpy.cooperative.kernel import faults
@@ -38,6 +39,51 @@ def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
     """Return the type of a kernel that another kernel names and calls as a function."""
     make = DISPATCHERS.get(current_target())
     return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel), False))
+
+
+class _Interpreter(Interpreter):  # type: ignore[misc]
+    """Numba's, but for what that loses of calls and of ``:=``."""
+
+    def op_CALL(self, inst: Any, func: Any, args: Any, kw_names: Any, res: Any) -> None:  # noqa: N802
+        """Translate a call; Numba splits those in a `try`, and has then forgotten which arguments have names."""
+        if kw_names is None:
+            kw_names = self._names_before(inst.offset)
+        super().op_CALL(inst, func, args, kw_names, res)
+
+    def _names_before(self, offset: int) -> int | None:
+        for earlier in range(offset - 2, -1, -2):
+            inst = self.bytecode.table.get(earlier)  # none in the middle of one whose argument is extended
+            if inst is not None and inst.opname not in ("CACHE", "PRECALL"):
+                return int(inst.arg) if inst.opname == "KW_NAMES" else None
+        return None
+
+    def _remove_unused_temporaries(self) -> None:
+        """Numba makes `t = f()` of `$1 = f(); t = $1`, as if $1 were not used again: that of `(t := f()) > 8` is."""
+        assigned = [(each, each.target) for each in self.current_block.body if isinstance(each, ir.Assign)]
+        super()._remove_unused_temporaries()
+        temporaries = {id(each): target for each, target in assigned if each.target is not target}
+        used = {each.name for statement in self.current_block.body for each in statement.list_vars()}
+        used.update(self.dfainfo.outgoing_phis.values())
+        body: list[Any] = []
+        for each in self.current_block.body:
+            body.append(each)
+            temporary = temporaries.get(id(each))
+            if temporary is not None and temporary.name in used:
+                body.append(ir.Assign(each.target, temporary, each.loc))
+                self.definitions[temporary.name].append(each.target)
+        self.current_block.body = body
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Translation(TranslateByteCode):  # type: ignore[misc]
+    """Translates a function as it is written."""
+
+    _name = "rocpy_translation"
+
+    def run_pass(self, state: Any) -> bool:
+        """Translate the function."""
+        state["func_ir"] = _Interpreter(state["func_id"]).interpret(state["bc"])
+        return True
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)

@@ -145,6 +145,10 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
         re.compile(r"unsupported type for input operand: (\w+)"),
         lambda seen: _NO_UFUNC.format(seen[1]),
     ),
+    (
+        re.compile(r"Keyword arguments are not supported"),
+        "a function is called with an argument by name that it takes by position only: round(x, 2), not ndigits=2",
+    ),
     (re.compile(r"name '(\w+)' is not defined"), r"NameError: name '\1' is not defined"),
     (
         re.compile(r"Encountered unsupported constant type used for exception"),
