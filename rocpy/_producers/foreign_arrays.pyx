@@ -10,7 +10,7 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
 from rocpy.runtime._foreign import is_immutable
 
-from abi cimport hipMemoryTypeUnregistered, hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
+from abi cimport hipMemoryTypeHost, hipMemoryTypeUnregistered, hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
 from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_CheckExact
@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t
 from rocpy._producers.results cimport compact
 from rocpy._dlpack cimport (
     DLPACK_FLAG_BITMASK_IS_COPIED, DLManagedTensorVersioned, DLPackExchangeAPI, Import, Operand, array_type_of_name, check_extents,
-    describe_type, exchange_api, fault_message, fault_misaligned, fault_none, fault_null_data, import_array, kDLCPU, kDLROCM, max_dims,
+    describe_type, exchange_api, fault_message, fault_misaligned, fault_none, fault_null_data, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims,
     operand_of_dltensor, provider_array_interface, provider_buffer, provider_capsule, provider_exchange,
 )
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other, parse_subclass
@@ -190,7 +190,9 @@ cdef object parse_device_interface(object array, str name, Operand* out):
                 f"{name}: {seen(array)} is declared as device memory, but HIP does not know its address; does it "
                 "belong to another vendor's device?"
             )
-        if out.device_type == kDLROCM:
+        if out.device_type == kDLROCM and facts.type == hipMemoryTypeHost:
+            out.device_type = kDLROCMHost
+        elif out.device_type == kDLROCM:
             out.device_id = facts.device
     if stream is not None:
         # 1 and 2 name the null stream and the thread's own, as HIP does too.
@@ -201,6 +203,11 @@ cdef object parse_device_interface(object array, str name, Operand* out):
     out.read_only = bool(read_only)
     out.copied = False
     return array
+
+
+cdef bint exports_memory(object array) except -1:
+    return (hasattr(type(array), "__dlpack__") or hasattr(array, "__cuda_array_interface__") or hasattr(array, "__array_interface__")
+            or hasattr(array, "__array_struct__") or PyObject_CheckBuffer(array))
 
 
 cdef object parse_foreign(object array, str name, Operand* out):

@@ -15,6 +15,7 @@ from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
 from rocpy._operand import numpy_view
+from rocpy.blaslt.arrays.columns import Columns, buffer_like
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
 from rocpy.blaslt.arrays.views import viewed
 from rocpy.blaslt.model.lowering import lower
@@ -34,7 +35,7 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     if isinstance(array, np.ndarray):
         return _numpy_copy(array if shape is None else np.broadcast_to(array, shape), "C")
     if isinstance(array, Buffer):
-        buffer = Buffer(array.shape if shape is None else shape, array.dtype)
+        buffer = buffer_like(array, array.shape if shape is None else shape)
         buffer.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
         return buffer
     if hasattr(array, "contiguous") and not isinstance(array, memoryview):  # torch's name for it
@@ -100,12 +101,14 @@ def copy_of(array: Any, name: str, problem: Problem) -> Any:
 
 def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
     """Return a copy whose matrices lie in columns, broadcast to ``shape``, by the array's own framework."""
+    if isinstance(array, Buffer):
+        return Columns(array, shape)
     if isinstance(array, np.ndarray):
         wide = np.broadcast_to(array, shape)
     elif hasattr(array, "expand"):  # torch's name for it
         wide = array.expand(shape)
     else:
-        plain = None if isinstance(array, Buffer) else contiguous(array)
+        plain = contiguous(array)
         if not isinstance(plain, np.ndarray):
             raise UnsupportedError(
                 f"c: the result lies in columns, as out= does or a bias per row wants it, so that c must too, and a "
@@ -257,7 +260,7 @@ def transposed_rows(array: Any) -> Any:
     """Return a dense array of shape (..., N, M) as one of shape (..., M, N), by its own framework."""
     if isinstance(array, Buffer):
         rows = transposed_rows(array.to_numpy())
-        buffer = Buffer(rows.shape, array.dtype)
+        buffer = buffer_like(array, rows.shape)
         buffer.copy_from(rows)
         array.close()
         return buffer

@@ -13,6 +13,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._operand import readable
+from rocpy.blaslt.arrays.columns import Columns
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -252,7 +253,7 @@ def values(array: Any) -> np.ndarray[Any, Any]:
     array = readable(array, "array")
     if isinstance(array, np.ndarray):
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-    if isinstance(array, Buffer):
+    if isinstance(array, (Buffer, Columns)):
         return array.to_numpy()
     if root(array) == "torch":
         array = array.detach().cpu().resolve_conj().resolve_neg()

@@ -16,7 +16,7 @@ from rocpy import dtypes, platform
 from rocpy._messages.log import timed
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt.arrays.blocks import have_blocks, kinds
-from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, transposed_product, transposed_rows
+from rocpy.blaslt.arrays.copies import assign, contiguous
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.lowering import lower, matrix_layout
 from rocpy.blaslt.model.options import Options, resolve_options
@@ -258,8 +258,6 @@ def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparatio
         refuse_copies(problem)
         # What is left is between copies of ours, and no layout of the user's.
         call = call.replaced(options=replace(options, copies="allow"))
-    if problem.column_bias and problem.c is not None:
-        return _Transposed(call, problem)
     return _Staged(call, problem)
 
 
@@ -304,38 +302,3 @@ class _Staged(Preparation[ProductCall]):
     def close(self) -> None:
         """Free the copies and make the caller's device the current one again."""
         self._held.close()
-
-
-class _Transposed(Preparation[ProductCall]):
-    """A product with a bias per row, computed as the transposed one, whose bias lies along its last axis.
-
-    Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.
-    """
-
-    def __init__(self, call: ProductCall, problem: Problem) -> None:
-        self._call, self._problem = call, problem
-        if call.scales is not None:
-            raise UnsupportedError(
-                "c: must be column-major on the device if there are scales and a bias per row; move the operands to "
-                "the device, or add c to the result"
-            )
-        for name, value in (("a", call.a), ("b", call.b)):
-            if not hasattr(value, "swapaxes"):
-                raise UnsupportedError(
-                    f"bias: one per row, of shape (..., M, 1), needs the transposed operands, and {name} is a "
-                    f"{type(value).__name__}, which has no swapaxes; pass numpy or torch arrays"
-                )
-
-    def prepare(self) -> ProductCall:
-        call, problem = self._call, self._problem
-        a, b = call.b.swapaxes(-1, -2), call.a.swapaxes(-1, -2)
-        c = None if call.c is None else in_columns(call.c, problem.result_shape).swapaxes(-1, -2)
-        bias = call.bias[..., 0]
-        return call.replaced(a=a, b=b, c=c, bias=bias, aux=None, out=None, dtype=problem.dtype)
-
-    def finish(self, outputs: Any) -> Any:
-        if not isinstance(outputs, tuple):
-            return transposed_product(outputs, self._call.out, lambda: None)
-        result, extra = outputs
-        rows = transposed_product(result, self._call.out, lambda: None)
-        return rows, {key: transposed_rows(value) for key, value in extra.items()}

@@ -120,12 +120,28 @@ def test_bias_per_row_with_c(rng):
             for view in (c, np.asfortranarray(c)):
                 options = {"alpha": 0.5, "beta": 2.0, "epilogue": "relu_bias", "bias": bias}
                 expect(rocpy.matmul(a, b, view, **options), a, b, c, **options)
-                if not rocpy.platform.current().host_memory:
-                    with rocpy.Matmul(a, b, view, **options) as mm, pytest.raises(rocpy.UnsupportedError, match="c: "):
-                        mm.execute()
-                    continue
                 with rocpy.Matmul(a, b, view, **options) as mm:
                     expect(mm.execute(), a, b, c, **options)
+
+
+@pytest.mark.parametrize("location", ["device", "host"])
+def test_bias_per_row_with_c_in_buffers(location, rng):
+    def stored(array):
+        buffer = rocpy.Buffer(array.shape, array.dtype, location=location)
+        buffer.copy_from(array)
+        return buffer
+
+    a, b = given(rng, (2,), 4, 6)
+    bias = rng.standard_normal((4, 1), dtype=np.float32)
+    for shape in ((2, 4, 6), (6,)):
+        c = rng.standard_normal(shape, dtype=np.float32)
+        operands = [stored(array) for array in (a, b, c)]
+        more = {"beta": 0.5, "epilogue": "relu_aux_bias"}
+        expect(rocpy.matmul(*operands, bias=stored(bias), **more), a, b, c, bias=bias, **more)
+        with rocpy.Matmul(*operands, bias=stored(bias), **more) as mm:
+            expect(mm.execute(), a, b, c, bias=bias, **more)
+            mm.reset_operands(c=stored(-c))
+            expect(mm.execute(), a, b, -c, bias=bias, **more)
 
 
 def test_c_in_rows_goes_with_out_in_columns(rng):

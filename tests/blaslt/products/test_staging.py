@@ -170,8 +170,22 @@ def test_a_weight_with_block_scales_that_is_not_packed_is_multiplied_by_what_is_
     run_python(WEIGHTS, ROCPY_HOST_STAGING="1")
 
 
-REFUSED_RESULTS = """
+CPU_ARRAYS = """
 import numpy as np, rocpy
+
+a, b = np.arange(8).reshape(2, 4), np.arange(12).reshape(4, 3)
+c, bias = np.ones((2, 3), np.float32), np.array([[2], [3]], np.float32)
+form = rocpy.epilogue(lambda x, b, r: np.tanh(x + b) * 0.5 + r)
+for dtype, scales in (("float32", {}), ("int8", {"scale_a": 0.5, "scale_b": 2.0, "dtype": "float32"})):
+    for order in "CF":
+        operands, c = (a.astype(dtype), b.astype(dtype)), c.copy(order=order)
+        x, inputs = a @ b + c + bias, {"b": bias, "r": np.ones((2, 1), np.int32)}
+        biased, formed = {"epilogue": "bias", "bias": bias}, {"epilogue": form, "epilogue_inputs": inputs}
+        for expected, more in ((x, biased), *([] if scales else [(np.tanh(x) * 0.5 + 1, formed)])):
+            with rocpy.Matmul(*operands, c, **more, **scales) as mm:
+                for d in (rocpy.matmul(*operands, c, **more, **scales), mm.execute(), mm.execute()):
+                    assert type(d) is np.ndarray
+                    np.testing.assert_allclose(d, expected, rtol=1e-6)
 
 a, b = [np.ones((1, 4), np.float32)] * 3, [np.ones((4, 3), np.float32)] * 3
 for make in (lambda: np.zeros(13, np.uint8)[1:].view(np.float32).reshape(1, 3), lambda: np.zeros((1, 3), ">f4")):
@@ -186,7 +200,8 @@ for make in (lambda: np.zeros(13, np.uint8)[1:].view(np.float32).reshape(1, 3), 
 """
 
 
-def test_results_that_cannot_be_written_in_place_are_refused_as_that_not_as_ones_that_share_memory(run_python):
+def test_products_of_arrays_in_cpu_memory_are_those_of_arrays_on_the_device(run_python):
+    """A bias per row goes with c; a result that cannot be written is refused as that, not as one that shares memory."""
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
-    run_python(REFUSED_RESULTS, ROCPY_HOST_STAGING="1")
+    run_python(CPU_ARRAYS, ROCPY_HOST_STAGING="1")
