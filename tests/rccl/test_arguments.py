@@ -143,12 +143,33 @@ def test_times_without_end(seconds):
         rccl.machine_status(timeout_s=seconds, address="127.0.0.1:1")
 
 
-def test_ranks_of_any_integer_type_and_names_of_any_text():
-    with rccl.Communicator.init(np.int64(1), np.uint8(0), rccl.UniqueId.make(), name="\udc80") as comm:
+def test_ranks_of_any_integer_type():
+    with rccl.Communicator.init(np.int64(1), np.uint8(0), rccl.UniqueId.make()) as comm:
         assert (comm.nranks, comm.rank) == (1, 0)
-        with comm.split(0, name="\udc81") as child:
-            assert child.all_reduce(np.ones(1)) == 1
-        comm.status()
+
+
+@pytest.mark.parametrize("name", ["nul\0here", "\udc80"])
+def test_names_that_status_could_not_show(comm, name):
+    for create in (
+        lambda: rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name=name),
+        lambda: comm.split(0, name=name),
+    ):
+        with pytest.raises(rccl.InvalidArgumentError, match="^name: got"):
+            create()
+
+
+@pytest.mark.parametrize("value", [True, np.True_])
+def test_truth_values_are_no_ranks_and_no_times(comm, value):
+    x = np.ones(2)
+    for name, call in {
+        "timeout_s": lambda: comm.all_reduce(x, timeout_s=value),
+        "root": lambda: comm.broadcast(x, root=value),
+        "peer": lambda: comm.send(x, value),
+        "rank": lambda: rccl.Communicator.init(2, value, rccl.UniqueId.make()),
+        "exclude_ranks": lambda: comm.shrink([value]),
+    }.items():
+        with pytest.raises(rccl.InvalidArgumentError, match=f"^{name}: got"):
+            call()
 
 
 @pytest.mark.parametrize("host", ["x" * 300, "\udc80", "a..b"])
@@ -188,6 +209,57 @@ def test_tensors_of_types_that_rccl_lacks(comm):
 
     with pytest.raises(rocpy.InvalidOperandError, match=r"x: RCCL has no collectives of torch\.bool"):
         comm.broadcast(torch.ones(3, dtype=torch.bool))
+
+
+class RunsCode:
+    """An argument that does something when it is read."""
+
+    def __init__(self, action, memory):
+        self.action, self.memory = action, memory
+
+    def __float__(self):
+        self.action()
+        return 5.0
+
+    def __index__(self):
+        self.action()
+        return 0
+
+    @property
+    def __array_interface__(self):
+        self.action()
+        return self.memory.__array_interface__
+
+
+def replace_memory(tensor):
+    tensor.untyped_storage().resize_(1 << 20)
+
+
+@pytest.mark.parametrize("name", ["bias", "out", "rows"])
+def test_memory_that_is_replaced_while_arguments_are_read(torch, comm, name):
+    x = torch.ones(8)
+    argument = RunsCode(lambda: replace_memory(x), np.zeros(8, np.float32))
+    call = {
+        "bias": lambda: comm.all_reduce(x, bias=argument),
+        "out": lambda: comm.all_reduce(x, out=argument),
+        "rows": lambda: comm.all_to_all_v(x, [8], [8], out=argument),
+    }[name]
+    with pytest.raises(rocpy.InvalidOperandError, match="^x: its memory was replaced"):
+        call()
+
+
+@pytest.mark.parametrize("name", ["bias", "root", "timeout_s", "peer"])
+def test_a_communicator_that_is_closed_while_arguments_are_read(name):
+    comm = rccl.Communicator.init(1, 0, rccl.UniqueId.make())
+    x, argument = np.ones(8), RunsCode(comm.abort, np.zeros(8))
+    call = {
+        "bias": lambda: comm.all_reduce(x, bias=argument),
+        "root": lambda: comm.broadcast(x, root=argument),
+        "timeout_s": lambda: comm.all_reduce(x, timeout_s=argument),
+        "peer": lambda: comm.send(x, argument),
+    }[name]
+    with pytest.raises(rocpy.ClosedError):
+        call()
 
 
 def close(*comms):

@@ -19,6 +19,8 @@ cdef object parse_input(Call call, object x, object out, int rank, Operand* oper
 # Whether this rank gets a result beside what it passes.
 cdef bint has_result(Call call, int rank)
 cdef object set_memory(Call call, object x, object out, int rank, int nranks, const Operand* operand_x, Operand* operand_out)
+# Refuses an input or a bias whose memory was replaced while arguments were read that may run code of the caller's.
+cdef int refuse_replaced(const Operand* operand_x, object x, const void* bias_data, object bias, object out, object stream, object op) except -1
 # Refuses a result that overlaps the input otherwise than RCCL works in place; `count` elements go in, `wanted` come out.
 cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* operand_x, const Operand* operand_out) except -1
 cdef object set_bias(Call call, object bias, const Operand* operand_x)

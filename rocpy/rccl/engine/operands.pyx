@@ -12,8 +12,8 @@ from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._memory_record cimport pinned_memory
-from rocpy._operand cimport allocate, parse_output, parse_transferred, written
+from rocpy._memory_record cimport MemoryRecord, changed, pinned_memory, record_of
+from rocpy._operand cimport allocate, is_plain, parse_output, parse_transferred, written
 from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, recv, reduce, reduce_scatter, scatter, send, type_of
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport type_of as array_type
@@ -33,7 +33,7 @@ cdef object index_or_none(object number):
 
 
 cdef int rank_in(object rank, int nranks, str name, int own) except -1:
-    number = index_or_none(rank)
+    number = None if type(rank) is bool else index_or_none(rank)
     if number is None or not 0 <= number < nranks:
         raise InvalidArgumentError(f"{name}: got {rank!r}, expected a rank from 0 to {nranks - 1}", rank=own)
     return number
@@ -53,6 +53,24 @@ cdef object parse_operand(object array, str name, Operand* operand, bint is_outp
         return owner
     pin = pinned_memory(array)
     return pin if owner is array else (owner, pin)
+
+
+cdef int refuse_moved(object array, str name, const void* read) except -1:
+    """Refuse an array that has other memory than what was read of it."""
+    cdef MemoryRecord record = record_of(array, name)
+    if record is not None and record.is_elsewhere(read):
+        raise changed(record)
+    return 0
+
+
+cdef int refuse_replaced(const Operand* operand_x, object x, const void* bias_data, object bias, object out, object stream, object op) except -1:
+    if is_plain(bias) and is_plain(out) and stream is None and (type(op) is str or not isinstance(op, str)):
+        return 0
+    if not operand_x.copied:
+        refuse_moved(x, "x", operand_x.data)
+    if bias is not None:
+        refuse_moved(bias, "bias", bias_data)
+    return 0
 
 
 cdef int64_t elements(const Operand* operand):
@@ -213,6 +231,7 @@ def check_in_cpu_memory(int kind, x, out, root, int rank, int nranks):
     if operand_x.device_type != kDLCPU:
         raise InvalidOperandError(f"x: is on device {operand_x.device_id}, but this communicator takes arrays in CPU memory")
     out_owner = set_memory(call, x, out, rank, nranks, &operand_x, &operand_out)
+    refuse_replaced(&operand_x, x, NULL, None, out, None, None)
     dtype = array_type_of_hip(operand_x.type).name.decode()
     source = None if x is None or kind == recv else (<size_t>operand_x.data, elements(&operand_x), dtype, owner)
     if kind == recv:

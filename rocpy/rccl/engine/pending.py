@@ -66,6 +66,9 @@ class Step:
         Waits for it.
     cancel
         Gives back what came of it, where another one fails.
+    withdraw
+        Takes back what `start` noted, where another one was refused and nothing was done; is passed the owner's `seq`
+        of before.
     order
         Later steps and calls have larger numbers.
     """
@@ -74,6 +77,7 @@ class Step:
     start: Callable[[], object]
     finish: Callable[[], object]
     cancel: Callable[[], object]
+    withdraw: Callable[[int], object] = lambda _: None
     order: int = field(default_factory=lambda: next(_numbers), init=False)
 
 

@@ -34,4 +34,6 @@ cdef class Records:
     cdef void refuse(self, Call call) noexcept
     # Take the last call back: the platform took it, and refused its group.
     cdef void withdraw(self, Call call) noexcept
+    # Take the last call back, which takes no stream.
+    cdef void withdraw_alone(self) noexcept
     cdef list rows(self)

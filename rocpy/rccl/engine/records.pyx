@@ -53,6 +53,10 @@ cdef class Records:
             self.transfers -= 1
         self.noted -= 1
 
+    cdef void withdraw_alone(self) noexcept:
+        self.collectives -= 1
+        self.noted -= 1
+
     cdef list rows(self):
         """Sequence number, kind, type, count, operator, root or peer, when called, and the platform's number, oldest first."""
         cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0

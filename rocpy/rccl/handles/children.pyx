@@ -5,7 +5,7 @@ from time import monotonic
 
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
-from rocpy.rccl.model.arguments import integer_in, unique_id_bytes
+from rocpy.rccl.model.arguments import integer_in, is_rank, name_of, unique_id_bytes
 from rocpy.rccl.handles.joining import finish_init
 from rocpy.rccl.model.failures import error_of, timeout_error
 
@@ -34,6 +34,24 @@ cdef int judge(Handle self, int code, str op) except -1:
     raise_pending()
     self.check()  # another thread may have aborted it
     raise self.failure_of(code, op, None)
+
+
+cdef int judge_numbered(Handle self, int code, str op) except -1:
+    """The same of a call that has a number: one that RCCL refuses has none."""
+    cdef abi.ncclResult_t state = abi.ncclSuccess
+    if code == <int>abi.ncclInvalidArgument or code == <int>abi.ncclInvalidUsage:
+        # A failure of the communicator's has these codes too, and a revoked one has failed before.
+        if not self.closed and not self.revoked:
+            abi.ncclCommGetAsyncError(self.comm, &state)
+        if state == abi.ncclSuccess or state == abi.ncclInProgress:
+            self.records.withdraw_alone()
+    return judge(self, code, op)
+
+
+def withdraw_begun(Handle self not None, seq):
+    """Take back the numbers of what was begun in a group after a call: another part of the group was refused, and nothing is done."""
+    while self.records.collectives > <uint64_t>seq:
+        self.records.withdraw_alone()
 
 
 cdef int await_communicator(Handle self, int code, str op, double seconds) except -1:
@@ -65,7 +83,7 @@ def start_split(Handle self not None, Handle child not None, int color, int key,
     self.records.begin_alone(split)
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &child.comm, &config)
-    judge(self, code, "split")
+    judge_numbered(self, code, "split")
 
 
 def start_shrink(Handle self not None, Handle child not None, excluded, bint abort, timeout_s, settings, name):
@@ -76,7 +94,7 @@ def start_shrink(Handle self not None, Handle child not None, excluded, bint abo
     cdef double seconds = self.seconds_of(timeout_s)
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommShrink", "2.27")
-    if not 0 < count < min(self.nranks, 1024) or any(not hasattr(rank, "__index__") or not 0 <= rank < self.nranks for rank in excluded):
+    if not 0 < count < min(self.nranks, 1024) or any(not is_rank(rank, self.nranks) for rank in excluded):
         raise InvalidArgumentError(
             f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}"
         )
@@ -119,7 +137,7 @@ def start_grow(Handle self not None, Handle child not None, nranks, unique_id, t
     self.records.begin_alone(grow)
     with nogil:
         code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, id_pointer, -1, &child.comm, &config)
-    judge(self, code, "grow")
+    judge_numbered(self, code, "grow")
 
 
 def revoke(Handle self not None):
@@ -171,8 +189,8 @@ def memory_stats(Handle self not None):
 cdef const char* begin_child(Handle self, Handle child, object name) except? NULL:
     """Give a handle what it has of its parent from the beginning; returns its label."""
     child.device_index, child.rank = self.device_index, self.rank  # until it has a rank of its own
-    child.name = self.name if name is None else str(name)
-    child.c_name = child.name.encode("utf-8", "replace")
+    child.name = self.name if name is None else name_of(name)
+    child.c_name = child.name.encode()
     return child.label()
 
 
@@ -198,7 +216,7 @@ def finish_child(Handle self not None, Handle child not None, timeout_s, op):
         return False
     child.adopt()
     child.timeout_s = self.timeout_s
-    finish_init(child, deadline, seconds, op, seq)
+    finish_init(child, deadline, seconds, op, seq, self)
     abi.ncclCommCount(child.comm, &value)
     child.nranks = value
     abi.ncclCommUserRank(child.comm, &value)

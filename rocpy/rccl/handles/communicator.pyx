@@ -28,7 +28,7 @@ from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, hold_unti
 from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, ends_by, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
 from rocpy.rccl.engine.open_group cimport Block, group_count, open_here
-from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, set_bias, set_memory
+from rocpy.rccl.engine.operands cimport has_result, parse_input, rank_in, refuse_replaced, set_bias, set_memory
 from rocpy.rccl.engine.records cimport Records
 from rocpy.rccl.engine.call import NAMES
 
@@ -169,6 +169,7 @@ cdef class Handle:
             bias_owner = set_bias(call, bias, &operand_x)
         stream_of(stream, &operand_x, &call.stream, &call.use)
         out_owner = set_memory(call, x, out, self.rank, self.nranks, &operand_x, &operand_out)
+        refuse_replaced(&operand_x, x, call.bias, bias, out, stream, op)
         if kind == recv:
             written(x, operand_x.provider)
         call.owners = (owner, bias_owner, out_owner, op)
@@ -208,6 +209,7 @@ cdef class Handle:
     cdef object give(self, Call call, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
+        self.check()  # what an argument ran when it was read may have closed it
         cdef Block group = open_here() if group_count() != 0 else None
         if group is not None:
             check_stream(call, self.rank)

@@ -18,4 +18,11 @@ def start_init(
     settings: Mapping[str, int | str] | None = None,
     grows: bool = False,
 ) -> None: ...
-def finish_init(self: Handle, deadline: float, seconds: float, op: str = "init", seq: int | None = None) -> None: ...
+def finish_init(
+    self: Handle,
+    deadline: float,
+    seconds: float,
+    op: str = "init",
+    seq: int | None = None,
+    parent: Handle | None = None,
+) -> None: ...

@@ -5,7 +5,7 @@ from time import monotonic
 
 from rocpy._core import has
 from rocpy.errors import UnsupportedError
-from rocpy.rccl.model.arguments import rank_and_size, unique_id_bytes
+from rocpy.rccl.model.arguments import name_of, rank_and_size, unique_id_bytes
 from rocpy.rccl.model.failures import error_of, timeout_error
 
 cimport abi
@@ -26,8 +26,8 @@ def start_init(Handle self not None, nranks, rank, unique_id, device, timeout_s,
     rank, nranks = rank_and_size(rank, nranks)
     self.timeout_s = timeout_s
     self.device_index = device_of_rank(device, nranks, rank)
-    self.c_name = str(name).encode("utf-8", "replace")
-    self.name = str(name)
+    self.name = name_of(name)
+    self.c_name = self.name.encode()
     self.nranks, self.rank = nranks, rank
     c_nranks, c_rank = nranks, rank
     memcpy(&ident, &raw[0], sizeof(ident))
@@ -50,8 +50,11 @@ def start_init(Handle self not None, nranks, rank, unique_id, device, timeout_s,
     self.adopt()
 
 
-def finish_init(Handle self not None, deadline, seconds, op="init", seq=None):
-    """Wait until the others have joined; gives up and aborts when they do not. Errors name the operation, and its number."""
+def finish_init(Handle self not None, deadline, seconds, op="init", seq=None, Handle parent=None):
+    """Wait until the others have joined; gives up and aborts when they do not. Errors name the operation, and its number.
+
+    Where the one that it is created from is closed meanwhile, that is the error.
+    """
     cdef abi.ncclResult_t state = abi.ncclInProgress
     turn = 0
     try:
@@ -65,6 +68,8 @@ def finish_init(Handle self not None, deadline, seconds, op="init", seq=None):
             abi.ncclCommGetAsyncError(self.comm, &state)
             if state == abi.ncclSuccess:
                 return
+            if parent is not None:
+                parent.check()
             if state != abi.ncclInProgress:
                 raise error_of(<int>state, op=op, seq=seq, rank=self.rank, text=last_text(self.comm), status=self.status())
             if monotonic() > deadline:

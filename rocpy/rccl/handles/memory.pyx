@@ -18,9 +18,9 @@ from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._memory_record cimport pinned_memory
 from rocpy._operand cimport allocate, parse_output, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal, window as kind_window
-from rocpy.rccl.handles.children cimport judge, require, await_communicator
+from rocpy.rccl.handles.children cimport await_communicator, judge, judge_numbered, require
 from rocpy.rccl.engine.library cimport last_text
-from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements, index_or_none, parse_operand
+from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements, index_or_none, parse_operand, refuse_replaced
 from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
@@ -202,7 +202,7 @@ cdef class WindowHandle:
         comm.records.begin_alone(kind_window)
         with nogil:
             code = <int>abi.slot_ncclCommWindowRegister(comm.comm, self.data, self.nbytes, &self.window, flags)
-        judge(comm, code, "window")
+        judge_numbered(comm, code, "window")
 
     def finish(self, timeout_s):
         """Wait until the memory is a window."""
@@ -310,10 +310,12 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     number = index_or_none(offset)
     if number is None or not 0 <= number < 2**48:
         raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements, 0 or more")
+    rank = comm.rank_of(peer, "peer")
     call = call_of(comm, put_signal, x, timeout_s, stream)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         raise InvalidOperandError("x: is in CPU memory; the source of a put must be in a window of this communicator")
-    call.rank_argument = comm.rank_of(peer, "peer")
+    window.check()  # what an argument ran when it was read may have closed it
+    call.rank_argument = rank
     call.window = window.window
     items = 1
     for extent in window.shape:
@@ -413,6 +415,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
             _device.leave(previous)
         call.target = result.data
         out_owner = pinned_memory(call.result)
+    refuse_replaced(&operand, x, NULL, None, out, stream, None)
     call.table, call.table_size = <char*>table, n
     call.owners = (owners, out_owner, table)
     if staged is not None:

@@ -7,9 +7,23 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
-__all__ = ["check_seconds", "integer_in", "rank_and_size", "row_counts", "settings_of", "unique_id_bytes"]
+__all__ = [
+    "check_seconds",
+    "integer_in",
+    "is_rank",
+    "name_of",
+    "rank_and_size",
+    "row_counts",
+    "settings_of",
+    "unique_id_bytes",
+]
+
+# A truth value counts as 0 or 1 in Python; as a rank or a time it is an argument in the wrong position.
+TRUTH_VALUES = (bool, np.bool_)
 
 
 def check_seconds(timeout_s: Any) -> float:
@@ -27,13 +41,45 @@ def check_seconds(timeout_s: Any) -> float:
     2.0
     """
     try:
-        seconds = 0.0 if isinstance(timeout_s, str) else float(timeout_s)
+        seconds = 0.0 if isinstance(timeout_s, (str, *TRUTH_VALUES)) else float(timeout_s)
     except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if not seconds > 0:
         shown = repr(timeout_s) if len(repr(timeout_s)) < 80 else f"{repr(timeout_s)[:40]}..."
         raise InvalidArgumentError(f"timeout_s: got {shown}, expected a positive number of seconds")
     return seconds
+
+
+def name_of(name: Any) -> str:
+    """Return a communicator's name, which RCCL gets as a text in C.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has characters that such a text cannot have.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import name_of
+    >>> name_of("training")
+    'training'
+    """
+    text = str(name)
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidArgumentError(f"name: got {text!r}, expected text without NUL and without surrogates")
+    return text
+
+
+def is_rank(rank: Any, nranks: int) -> bool:
+    """Return whether something is the number of one of some ranks.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import is_rank
+    >>> is_rank(1, 2), is_rank(2, 2), is_rank(True, 2)
+    (True, False, False)
+    """
+    return hasattr(rank, "__index__") and not isinstance(rank, TRUTH_VALUES) and 0 <= operator.index(rank) < nranks
 
 
 def integer_in(name: str, value: Any, least: int, most: int, expected: str) -> int:
@@ -109,6 +155,8 @@ def rank_and_size(rank: Any, nranks: Any) -> tuple[int, int]:
     """
     try:
         own, count = operator.index(rank), operator.index(nranks)
+        if isinstance(rank, TRUTH_VALUES) or isinstance(nranks, TRUTH_VALUES):
+            own, count = 0, 0
     except TypeError:
         own, count = 0, 0
     if not 0 <= own < count < 2**31:

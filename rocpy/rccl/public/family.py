@@ -67,7 +67,7 @@ class Family(Collectives):
         child = type(self).__new__(type(self))
         finish = partial(self._adopt_child, child, timeout_s, "split")
         start = partial(children.start_split, self, child, number, order, timeout_s, config, name)
-        run_step(Step(self, start, finish, child.abort))
+        run_step(Step(self, start, finish, child.abort, partial(children.withdraw_begun, self)))
         return None if color is None else child
 
     def shrink(
@@ -96,6 +96,13 @@ class Family(Collectives):
         -------
         Communicator
             The remaining ranks, in their order. In a `group` it can be used after the group has ended.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            A remaining rank did not call this: ``waiting_for`` has its number in this communicator. All may call again.
+        RemoteError
+            A remaining rank is dead, or has left this communicator: ``rank`` is its number here.
         """
         if not isinstance(exclude_ranks, Iterable) or isinstance(exclude_ranks, str | bytes):
             raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")

@@ -119,7 +119,13 @@ def _run_steps(pending: PendingGroup) -> None:
 
 
 def _run_together(steps: list[Step]) -> None:
-    code, text = run_grouped([step.start for step in steps])
+    numbers = [step.owner.seq for step in steps]
+    try:
+        code, text = run_grouped([step.start for step in steps])
+    except RocpyError:
+        for step, number in zip(steps, numbers, strict=True):
+            step.withdraw(number)
+        raise
     if code != 0:
         raise _failure(code, text, [step.owner for step in steps], "group", None)
     for step in steps:

@@ -14,7 +14,7 @@ from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.open_group import current_group
 from rocpy.rccl.engine.pending import Step, run_step
-from rocpy.rccl.handles import memory
+from rocpy.rccl.handles import children, memory
 from rocpy.rccl.model.arguments import row_counts
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.window import Window
@@ -110,7 +110,8 @@ class Remote(Collectives):
         window = Window.__new__(Window)
         window.take(self, array)
         start = partial(window.start, _FLAGS[flags], timeout_s)
-        run_step(Step(self, start, partial(window.finish, timeout_s), window._release))
+        finish = partial(window.finish, timeout_s)
+        run_step(Step(self, start, finish, window._release, partial(children.withdraw_begun, self)))
         return window
 
     register_window = window

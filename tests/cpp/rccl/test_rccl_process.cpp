@@ -186,6 +186,24 @@ void test_dead_rank_in_init() {
       1);
 }
 
+// Of the ranks that stay one is dead: the other does not wait for it until its deadline.
+void test_dead_rank_in_shrink() {
+  on_processes(
+      3,
+      [](int r, const ncclUniqueId &id) {
+        const ncclComm_t comm = joined(3, id, r);
+        if (r == 1) raise(SIGKILL);
+        ncclComm_t rest = nullptr;
+        int excluded = 0;
+        if (r == 2) {
+          CHECK_EQUAL(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, NCCL_SHRINK_ABORT), ncclRemoteError);
+          CHECK(std::strstr(ncclGetLastError(nullptr), "rank 1 (process") != nullptr);
+        }
+        CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
+      },
+      1);
+}
+
 void test_same_device() {
   on_processes(2, [](int r, const ncclUniqueId &id) {
     CHECK_EQUAL(hipSetDevice(0), hipSuccess);
@@ -220,6 +238,7 @@ int main(int count, char **words) {
   test_machine_status();
   test_dead_rank();
   test_dead_rank_in_init();
+  test_dead_rank_in_shrink();
   test_same_device();
   test_fork();
   return failures.load() == 0 ? 0 : 1;

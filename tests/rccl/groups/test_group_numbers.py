@@ -61,7 +61,34 @@ def refuse_before(comm):
         comm.send(X, comm.rank)
 
 
-@pytest.mark.parametrize("interlude", [drop_group, drop_inner_group, refuse_group, refuse_call, refuse_before])
+def refuse_parts(comm):
+    """What takes no stream."""
+    with pytest.raises(rccl.InvalidArgumentError):
+        comm.split(0, config={"min_ctas": -5})
+    if rocpy.platform.missing()["rccl"]:
+        return  # an older release's has no more of it
+    with pytest.raises(rccl.InvalidUsageError):
+        comm.grow(999, comm.growth_id())
+    with pytest.raises(rccl.InvalidArgumentError):
+        comm.window(comm.empty(0, window=True))
+
+
+def refuse_parts_of_a_group(comm):
+    """Those that were begun before the one that is refused."""
+
+    def calls(other):
+        with rccl.group():
+            comm.split(0)
+            other.split(0, config={"min_ctas": -5})
+
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as other, pytest.raises(rccl.InvalidArgumentError):
+        calls(other)
+
+
+@pytest.mark.parametrize(
+    "interlude",
+    [drop_group, drop_inner_group, refuse_group, refuse_call, refuse_before, refuse_parts, refuse_parts_of_a_group],
+)
 def test_calls_that_were_not_launched_have_no_number(comms, interlude):
     interlude(comms[0])
     works = reduce_on(comms)

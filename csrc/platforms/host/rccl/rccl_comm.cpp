@@ -31,35 +31,14 @@ Table &table() {
 // A handle is a number, not an address, so that a wrong one is noticed and not followed.
 constexpr uint64_t handle_kind = uint64_t{'R'} << 56;
 
-bool is_failed(Presence presence) {
-  return presence == Presence::failed || presence == Presence::aborted || presence == Presence::revoked;
-}
-bool is_gone(Presence presence) {
-  return is_failed(presence) || presence == Presence::finalized || presence == Presence::left;
-}
-
 // Asked while this thread waits; null for the platform's own threads.
 thread_local rocpyExtInterrupt_t is_interrupted = nullptr;
 thread_local void *interrupt_context = nullptr;
-
-std::string list_of(const std::vector<int> &ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
-}
 
 std::string seconds(uint64_t nanoseconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f s", static_cast<double>(nanoseconds) * 1e-9);
   return text;
-}
-
-std::string last_deed(RankState &state) {
-  const Kind kind = state.kind.load(std::memory_order_relaxed);
-  if (kind == Kind::none) return "has made no call yet";
-  const bool is_done = state.finished.load(std::memory_order_relaxed) >= state.entered.load(std::memory_order_relaxed);
-  return (is_done ? "last finished " : "is in ") + std::string(name_of(kind)) + " number " +
-         std::to_string(state.entered.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -240,14 +219,20 @@ bool Communicator::can_take(const Operation &operation, int peer) {
   return look_after(operation, {peer}, &last_look, [] { return false; });
 }
 
+bool Communicator::is_dead(int index) {
+  RankState &state = other(index);
+  const Presence presence = state.presence.load();
+  if (state.pid.load() == 0 || state.has_left.load() || state.process.load() == process) return false;
+  // It may have left between the two.
+  return !segment->block().is_marked_elsewhere(static_cast<unsigned>(index)) && !state.has_left.load() &&
+         state.presence.load() == presence;
+}
+
 int Communicator::find_dead() {
   if (is_one_process) return -1;
   for (int r = 0; r < count; ++r) {
-    RankState &state = other(r);
-    const Presence presence = state.presence.load();
-    if ((presence != Presence::present && presence != Presence::finalized) || state.process.load() == process) continue;
-    // It may have left between the two.
-    if (!segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) && state.presence.load() == presence) return r;
+    const Presence presence = other(r).presence.load();
+    if ((presence == Presence::present || presence == Presence::finalized) && is_dead(r)) return r;
   }
   return -1;
 }
@@ -266,7 +251,7 @@ std::string Communicator::name_of_operation(const Operation &operation) {
     return std::string(name_of(kind)) + (number == 0 ? "" : " number " + std::to_string(number));
   };
   const Signature &signature = operation.signature;
-  if (signature.kind == Kind::none) return "init";
+  if (signature.kind == Kind::none) return origin ? name_of(origin->call) : "init";
   std::string text = numbered(shown_kind(signature), signature.sequence);
   if (!operation.is_behind) return text;
   const uint64_t entered = self().entered.load(std::memory_order_relaxed);
@@ -303,40 +288,30 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     const int dead = find_dead();
     if (dead >= 0) {
       if (ready()) return true;
-      cause.ranks = {dead};
-      cause.text = list_of({dead}) + " (process " + std::to_string(other(dead).pid.load()) +
+      cause.ranks = {shown_rank(dead)};
+      cause.text = text_of_ranks(cause.ranks) + " (process " + std::to_string(other(dead).pid.load()) +
                    ") is dead; this rank waits in " + where;
       return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
     }
   }
+  if (origin && !look_at_origin(operation, missing, ready)) return false;
   for (int r : gone) {
     const Presence presence = other(r).presence.load();
     if (ready()) return true;
-    cause.ranks = {r};
-    cause.text = list_of({r}) +
-                 (presence == Presence::failed    ? " failed"
-                  : presence == Presence::aborted ? " aborted the communicator"
-                  : presence == Presence::revoked ? " revoked the communicator"
-                                                  : " has left the communicator") +
-                 "; this rank waits for it in " + where;
+    cause.ranks = {shown_rank(r)};
+    cause.text = text_of_ranks(cause.ranks) + name_of_leaving(presence) + "; this rank waits for it in " + where;
     return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
   }
   if (now < operation.deadline_ns()) return true;
   cause.kind = "timeout";
   cause.code = ncclTimeout;
-  cause.ranks = missing;
+  cause.ranks = shown_ranks(missing);
   cause.text = "timeout after " + seconds(operation.patience_ns) + " in " + where;
-  if (!missing.empty()) cause.text += ": waiting for " + list_of(missing);
+  if (!missing.empty()) cause.text += ": waiting for " + text_of_ranks(cause.ranks);
   bool has_absent = false;
   for (int r : missing) {
-    RankState &state = other(r);
-    const int its_pid = state.pid.load();
-    has_absent = has_absent || its_pid == 0;
-    cause.text += "; rank " + std::to_string(r) + " " + (its_pid == 0 ? "has not joined" : last_deed(state));
-    if (its_pid != 0 && state.process.load() != process && state.space.load() == process_space() &&
-        process_state(its_pid) == 'T') {
-      cause.text += " and its process " + std::to_string(its_pid) + " is stopped";
-    }
+    has_absent = has_absent || (other(r).pid.load() == 0 && (!origin || origin->is_newcomer(r)));
+    cause.text += "; " + deed_of(r);
   }
   if (signature.kind == Kind::none) {
     if (has_absent) {
@@ -422,6 +397,7 @@ void Communicator::wait_for_work() {
 }
 
 bool Communicator::finish_work(Operation *operation) {
+  const int before = state.load();  // of a revoked one too its work has an end
   const auto is_done = [this] {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return outstanding_ == 0; });
@@ -432,7 +408,7 @@ bool Communicator::finish_work(Operation *operation) {
     if (!look_after(*operation, awaited(), &last_look, is_done)) return false;
   }
   operation->is_behind = false;
-  return true;
+  return state.load() == before;
 }
 
 void Communicator::note_awaited(const std::vector<int> &ranks) {
@@ -468,7 +444,7 @@ ncclResult_t Communicator::async_error() {
   const int r = is_dead ? dead : failed.front();
   fail({"remote",
         ncclRemoteError,
-        list_of({r}) + (is_dead ? " is dead" : " has given up") + "; finalize waits for it",
+        text_of_ranks({r}) + (is_dead ? " is dead" : " has given up") + "; finalize waits for it",
         Kind::none,
         0,
         {r},

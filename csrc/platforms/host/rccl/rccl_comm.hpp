@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -74,6 +75,35 @@ class Background {
   std::thread thread_;
 };
 
+class Communicator;
+
+bool is_failed(Presence presence);
+bool is_gone(Presence presence);
+// For people: "ranks 1, 2"; what one did that is gone.
+std::string text_of_ranks(const std::vector<int> &ranks);
+const char *name_of_leaving(Presence presence);
+
+// What a communicator is created from, until all of its ranks have joined: errors have the numbers of that one's ranks,
+// and what is known of them there says who will not come.
+struct Origin {
+  std::shared_ptr<Communicator> parent;
+  Kind call = Kind::none;  // that creates it
+  std::vector<int> ranks;  // numbers in the parent, by those in the new communicator; newcomers are beyond the end
+  std::vector<bool> is_excluded;
+  // Others may have failed or been revoked and come all the same. Attempts that failed on some ranks alone leave no
+  // trace in the next: all read its number where they share it.
+  bool is_recovery = false;
+  uint32_t attempt = 0;
+  // How often the parent was revoked or aborted before the call.
+  uint32_t endings = 0;
+  bool was_revoked = false;
+
+  Origin(const std::shared_ptr<Communicator> &from, Kind kind);
+  bool is_newcomer(int rank) const { return static_cast<size_t>(rank) >= ranks.size(); }
+  RankState &state(int rank) const;
+  std::atomic<uint32_t> &attempts() const;
+};
+
 class Communicator {
  public:
   // Fixed before the first operation.
@@ -81,6 +111,7 @@ class Communicator {
   int pid = 0;
   uint64_t process = 0;
   bool is_blocking = true;
+  std::optional<Origin> origin;
   uint32_t serial = 0;  // differs among the communicators of a process
   std::string name;
   SharedBlock::Key key{};
@@ -93,6 +124,7 @@ class Communicator {
   // ncclInProgress while it is made; then ncclSuccess, or what it failed with.
   std::atomic<int> state{ncclInProgress};
   std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false}, is_suspended{false};
+  std::atomic<uint32_t> endings{0};  // how often it was revoked or aborted
   // In stress mode, while the thread in the background gives the last call to its stream.
   std::atomic<bool> is_launching{false};
   std::atomic<uint64_t> patience_ns{0};  // 0: no limit, and calls do not wait themselves
@@ -101,7 +133,6 @@ class Communicator {
   Description description;
   uint64_t sequence = 0, transfer_count = 0;
   uint64_t submitted = 0;
-  uint32_t child_count = 0;
   Point last{nullptr, 0};
 
   Background background;
@@ -130,7 +161,7 @@ class Communicator {
   // An operation that takes no stream. It begins now: what it waits for before the others come counts too.
   Operation make_operation(Kind kind) const;
 
-  // Joins the memory and waits for the other ranks.
+  // Joins the memory and waits for the other ranks; then it has no origin any more.
   ncclResult_t join();
 
   // Arrives at the next step, and waits until all ranks have. False: failed.
@@ -204,7 +235,20 @@ class Communicator {
   ncclResult_t async_error();
 
  private:
-  // The steps of join(). Each that may fail reports it, to the other ranks where they must know.
+  // The number by which errors name a rank.
+  int shown_rank(int index) const;
+  std::vector<int> shown_ranks(const std::vector<int> &indices) const;
+  // What a rank that is waited for does, for people.
+  std::string deed_of(int index);
+  ncclResult_t join_memory();
+  // Its call was taken back with the parent's end.
+  bool is_taken_back();
+  // Where its origin says that one of them will not come, it fails. `ready` has the last word.
+  bool look_at_origin(const Operation &operation, const std::vector<int> &missing, const std::function<bool()> &ready);
+  void begin_attempt();
+  void end_attempt();
+
+  // The steps of join_memory(). Each that may fail reports it, to the other ranks where they must know.
   std::shared_ptr<Segment> open_segment(WhyNot *problem);  // null: `problem` says why
   ncclResult_t claim_rank(const std::shared_ptr<Segment> &opened);
   void introduce_rank(const std::shared_ptr<Segment> &opened);
@@ -219,6 +263,7 @@ class Communicator {
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.
   bool fail_init(Failure *cause, const std::function<bool()> &ready);
   std::string name_of_operation(const Operation &operation);
+  bool is_dead(int index);
   // Says that this rank has given up, and waits for those who use its memory.
   void withdraw();
   // A rank whose process died without leaving; -1: none. It may be why others gave up.
@@ -266,6 +311,8 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
 }
 
 Failure init_failure(const WhyNot &why);
+// A key that all ranks of a new communicator work out alike from their parent's.
+SharedBlock::Key child_key(const SharedBlock::Key &parent, uint64_t number, uint64_t which);
 
 // Communicators by handle. A handle that was given back, or made up, is not found.
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle);

@@ -146,33 +146,26 @@ ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId
   return code == ncclSuccess ? start(make_communicator(count, rank, key, config), out) : code;
 }
 
-// A key that all ranks of a new communicator work out alike from their parent's.
-SharedBlock::Key child_key(const SharedBlock::Key &parent, uint64_t number, uint64_t which) {
-  SharedBlock::Key key;
-  for (unsigned half = 0; half < 2; ++half) {
-    uint64_t mixed;
-    std::memcpy(&mixed, parent.bytes + 8 * half, 8);
-    for (uint64_t part : {number, which, uint64_t{half}}) {
-      mixed = (mixed ^ part) * 0x9e3779b97f4a7c15;
-      mixed = (mixed ^ mixed >> 32) * 0xbf58476d1ce4e5b9;
-      mixed ^= mixed >> 29;
-    }
-    std::memcpy(key.bytes + 8 * half, &mixed, 8);
+// The ranks that a communicator has without some of another's, which may have failed.
+Origin recovery_of(const std::shared_ptr<Communicator> &parent, Kind call, const std::vector<bool> &is_excluded) {
+  Origin origin(parent, call);
+  origin.is_recovery = true;
+  origin.is_excluded = is_excluded;
+  for (int r = 0; r < parent->count; ++r) {
+    if (!is_excluded[static_cast<size_t>(r)]) origin.ranks.push_back(r);
   }
-  return key;
+  return origin;
 }
 
 // All ranks of a revoked communicator in one that works, for what is made from it.
 ncclResult_t replace(std::shared_ptr<Communicator> *revoked) {
-  Communicator &old = **revoked;
-  constexpr uint64_t whole = 0x776f6c65;
-  const auto key = child_key(old.key, ~uint64_t{old.child_count++}, whole);
-  auto created = make_communicator(old.count, old.rank, key, old.config);
-  created->device = old.device;
-  created->patience_ns = old.patience();
-  const ncclResult_t code = created->join();
-  *revoked = created;
-  return code;
+  const std::shared_ptr<Communicator> old = *revoked;
+  *revoked = make_communicator(old->count, old->rank, old->key, old->config);
+  Communicator &created = **revoked;
+  created.origin = recovery_of(old, Kind::split, std::vector<bool>(static_cast<size_t>(old->count)));
+  created.device = old->device;
+  created.patience_ns = old->patience();
+  return created.join();
 }
 
 ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
@@ -180,22 +173,28 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
   const auto asked = parent;
   if (parent->is_revoked.load()) {
     const ncclResult_t code = replace(&parent);
-    if (code != ncclSuccess) return code;
+    if (code != ncclSuccess) {
+      created->fail(parent->failure());
+      return code;
+    }
   }
   Operation operation = parent->make_operation(Kind::split);
   operation.signature.sequence = ++parent->sequence;
   operation.signature.color = color;
   operation.signature.key = key;
   if (!carry_out_call(*parent, &operation)) return static_cast<ncclResult_t>(parent->state.load());
-  int rank = 0, count = 0;
+  std::vector<std::pair<int, int>> members;  // key and rank
   for (int r = 0; r < parent->count; ++r) {
     const Signature &other = parent->other(r).signatures[operation.signature.sequence & 1];
-    if (other.color != color) continue;
-    ++count;
-    rank += other.key < key || (other.key == key && r < parent->rank);
+    if (other.color == color) members.push_back({other.key, r});
   }
-  created->rank = rank;
-  created->count = count;
+  std::sort(members.begin(), members.end());
+  created->origin.emplace(parent, Kind::split);
+  for (const auto &member : members) {
+    if (member.second == parent->rank) created->rank = static_cast<int>(created->origin->ranks.size());
+    created->origin->ranks.push_back(member.second);
+  }
+  created->count = static_cast<int>(members.size());
   // All have read the colors before anybody goes on to write the next signature.
   if (!parent->rendezvous(operation)) return static_cast<ncclResult_t>(parent->state.load());
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
@@ -204,15 +203,25 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
   created->patience_ns = parent->patience();
   const ncclResult_t code = created->join();
   created->patience_ns = 0;
-  if (code == ncclSuccess) created->segment->caller(rank).store(caller, std::memory_order_relaxed);
+  if (code == ncclSuccess) created->segment->caller(created->rank).store(caller, std::memory_order_relaxed);
   return code;
+}
+
+// What a split came to. A nonblocking communicator that has a handle says itself why its ranks did not come together,
+// as after ncclCommShrink.
+ncclResult_t report_split(const std::shared_ptr<Communicator> &parent, const std::shared_ptr<Communicator> &created,
+                          bool has_handle, ncclResult_t code) {
+  const Failure failure = created->failure();
+  if (code == ncclSuccess || failure.kind == nullptr) return code;
+  begin_call(parent->handle);
+  refuse(code, failure.text);
+  return has_handle && !created->is_blocking ? ncclSuccess : code;
 }
 
 // The old ranks of a growing communicator learn the key from the one that was given the id.
 ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock::Key *key) {
   Operation operation = parent.make_operation(Kind::grow);
   Signature &mine = operation.signature;
-  mine.sequence = ++parent.sequence;
   mine.color = id != nullptr;
   if (id != nullptr) {
     const ncclResult_t code = read_id(*id, key);
@@ -220,6 +229,7 @@ ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock:
     std::memcpy(&mine.sent.memory, key->bytes, 8);
     std::memcpy(&mine.sent.offset, key->bytes + 8, 8);
   }
+  mine.sequence = ++parent.sequence;
   if (!carry_out_call(parent, &operation)) return static_cast<ncclResult_t>(parent.state.load());
   int givers = 0;
   for (int r = 0; r < parent.count; ++r) {
@@ -231,6 +241,7 @@ ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock:
   }
   if (!parent.rendezvous(operation)) return static_cast<ncclResult_t>(parent.state.load());
   if (givers == 1) return ncclSuccess;
+  --parent.sequence;  // as of other calls that are refused; all ranks refuse it
   return refuse(ncclInvalidArgument, std::to_string(givers) + " ranks gave a uniqueId, and exactly one must");
 }
 
@@ -339,6 +350,8 @@ ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqu
     if (code == ncclSuccess) code = find_key(*parent, id, &key);
     if (code != ncclSuccess) return code;
     auto created = make_communicator(count, parent->rank, key, config);
+    created->origin.emplace(parent, Kind::grow);
+    for (int r = 0; r < parent->count; ++r) created->origin->ranks.push_back(r);
     created->device = parent->device;
     return start(created, out);
   }));
@@ -360,11 +373,17 @@ ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
     auto created = make_communicator(1, 0, parent->key, config);
     created->device = parent->device;
     if (color != NCCL_SPLIT_NOCOLOR) *out = publish_communicator(created);
-    if (in_group()) return submit_job([=] { return split(parent, color, key, created); });
-    code = split(parent, color, key, created);
+    const bool has_handle = color != NCCL_SPLIT_NOCOLOR || !in_group();
+    const auto job = [=] { return report_split(parent, created, has_handle, split(parent, color, key, created)); };
+    if (in_group()) return submit_job(job);
+    code = job();
     if (code != ncclSuccess && color != NCCL_SPLIT_NOCOLOR) {
       retire_communicator(created->handle);
       *out = nullptr;
+    }
+    // What failed has a handle, which says why; without a color too, where the parent was revoked.
+    if (code == ncclSuccess && created->failure().kind != nullptr && *out == nullptr) {
+      *out = publish_communicator(created);
     }
     return code;
   }));
@@ -384,7 +403,6 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
     }
     *out = nullptr;
     std::vector<bool> is_out(static_cast<size_t>(parent->count));
-    uint64_t which = 0;
     for (int i = 0; i < excluded_count; ++i) {
       if (excluded[i] < 0 || excluded[i] >= parent->count || is_out[static_cast<size_t>(excluded[i])]) {
         return refuse(ncclInvalidArgument, "excludeRanksList names rank " + std::to_string(excluded[i]) +
@@ -395,19 +413,15 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
     if (is_out[static_cast<size_t>(parent->rank)]) {
       return refuse(ncclInvalidArgument, "an excluded rank must not call ncclCommShrink");
     }
+    if (parent->joined() == nullptr) return refuse(ncclInvalidUsage, "the communicator was not created");
+    Origin origin = recovery_of(parent, Kind::shrink, is_out);
+    ncclConfig_t config = parent->config;
+    ncclResult_t code = read_config(requested, &config);
+    if (code != ncclSuccess) return code;
     if (flags == NCCL_SHRINK_DEFAULT) {
-      ncclResult_t code;
       if (find_parent(comm, &code) == nullptr) return code;
     } else if (parent->state.load() == ncclSuccess) {
       parent->fail({"aborted", ncclInvalidUsage, "work was aborted by ncclCommShrink", Kind::none, 0, {}, {}});
-    }
-    ncclConfig_t config = parent->config;
-    const ncclResult_t code = read_config(requested, &config);
-    if (code != ncclSuccess) return code;
-    int rank = 0;
-    for (int r = 0; r < parent->count; ++r) {
-      which = which * 1000003 + is_out[static_cast<size_t>(r)];
-      rank += r < parent->rank && !is_out[static_cast<size_t>(r)];
     }
     Operation operation = parent->make_operation(Kind::shrink);
     if (flags == NCCL_SHRINK_ABORT) {
@@ -415,8 +429,10 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
     } else if (!parent->finish_work(&operation)) {
       return static_cast<ncclResult_t>(parent->state.load());
     }
-    const auto key = child_key(parent->key, ~uint64_t{parent->child_count++}, which);
-    auto created = make_communicator(parent->count - excluded_count, rank, key, config);
+    const auto rank = std::find(origin.ranks.begin(), origin.ranks.end(), parent->rank) - origin.ranks.begin();
+    auto created =
+        make_communicator(static_cast<int>(origin.ranks.size()), static_cast<int>(rank), parent->key, config);
+    created->origin = std::move(origin);
     created->device = parent->device;
     return start(created, out);
   }));

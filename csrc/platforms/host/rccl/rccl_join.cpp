@@ -10,8 +10,22 @@
 namespace rocpy_host {
 
 ncclResult_t Communicator::join() {
+  const ncclResult_t code = join_memory();
+  end_attempt();
+  origin.reset();
+  return code;
+}
+
+ncclResult_t Communicator::join_memory() {
   WhyNot problem;
-  const std::shared_ptr<Segment> opened = open_segment(&problem);
+  begin_attempt();
+  std::shared_ptr<Segment> opened = open_segment(&problem);
+  // An attempt that the others have given up is theirs; they may be about to begin the next.
+  while (opened != nullptr && origin && origin->is_recovery && opened->find_init_problem(&problem)) {
+    end_attempt();
+    begin_attempt();
+    opened = open_segment(&problem);
+  }
   if (opened == nullptr) return fail_join(problem);
   if (const ncclResult_t code = claim_rank(opened); code != ncclSuccess) return code;
   introduce_rank(opened);
@@ -31,7 +45,7 @@ std::shared_ptr<Segment> Communicator::open_segment(WhyNot *problem) {
   while (true) {
     std::shared_ptr<Segment> opened = Segment::join(key, rank, count, answer_ns, problem);
     if (opened != nullptr || !problem->text.empty()) return opened;
-    if (!is_aborting.load()) continue;
+    if (!is_taken_back()) continue;
     *problem = {ncclInvalidUsage, {}, "the communicator was aborted during creation"};
     return nullptr;
   }
@@ -42,9 +56,10 @@ ncclResult_t Communicator::claim_rank(const std::shared_ptr<Segment> &opened) {
   const bool is_first = opened->claim(rank, &its_pid);
   if (take_over_problem(*opened)) return give_up(opened);
   if (!is_first) {
+    const int shown = shown_rank(rank);
     const WhyNot taken{ncclInvalidUsage,
-                       {rank},
-                       "rank " + std::to_string(rank) + " is taken: another caller has it already (process " +
+                       {shown},
+                       "rank " + std::to_string(shown) + " is taken: another caller has it already (process " +
                            std::to_string(its_pid) + ", and now process " + std::to_string(pid) + ")"};
     // Once all ranks are here, they have nothing to do with one too many.
     opened->report_init_problem(taken);
@@ -88,6 +103,7 @@ bool Communicator::wait_for_ranks() {
     }
     // Bindings set it once they have the communicator.
     operation.patience_ns = patience();
+    is_taken_back();
     is_good = (header.attached.load() & is_void) == 0 && look_after(operation, missing, &last_look, ready);
   }
   return is_good;
@@ -102,10 +118,9 @@ ncclResult_t Communicator::survey_ranks() {
     may_spin = may_spin && count <= other(r).cpus.load();
     for (int s = 0; s < r; ++s) {
       if (other(r).device.load() != other(s).device.load()) continue;
-      return fail_join({ncclInvalidUsage,
-                        {s, r},
-                        "ranks " + std::to_string(s) + " and " + std::to_string(r) + " both use device " +
-                            std::to_string(other(r).device.load()) +
+      const std::vector<int> both = shown_ranks({s, r});
+      return fail_join({ncclInvalidUsage, both,
+                        text_of_ranks(both) + " both use device " + std::to_string(other(r).device.load()) +
                             "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)"});
     }
   }

@@ -35,6 +35,7 @@ void leave(const std::shared_ptr<Communicator> &communicator, Presence presence)
     while ((before == Presence::present || before == Presence::finalized) &&
            !mine.presence.compare_exchange_weak(before, presence)) {
     }
+    mine.has_left = true;
     communicator->rouse();
     wake_word(&communicator->segment->header().attached);
   }
@@ -151,6 +152,7 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
     if (communicator->pid != process_id()) {
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
     }
+    ++communicator->endings;
     communicator->is_aborting = true;
     communicator->background.wait();
     // What runs notices soon; what is still queued will find the communicator aborted.
@@ -174,6 +176,7 @@ ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or is not ready yet");
     }
     match->is_revoked = true;
+    ++match->endings;
     match->is_aborting = true;
     match->background.wait();
     // What runs notices soon; what is still queued will find the communicator revoked.

@@ -100,6 +100,12 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> is_reading{0};  // this rank reads memory that another rank owns
   std::atomic<int32_t> cpus{0};         // that it may run on
   std::atomic<uint64_t> mailbox{0};     // its number, once it has one
+  std::atomic<bool> has_left{false};    // for good, whatever became of it before: nothing is created from it any more
+
+  // Of those that ranks create where others have gone: how many attempts are over whose lowest rank is this one, and
+  // whom this rank leaves out in the one that it waits in.
+  std::atomic<uint32_t> attempts{0};
+  std::atomic<uint64_t> excluded[max_ranks / 64] = {};
 
   // What it did last, for people.
   std::atomic<Kind> kind{Kind::none};
