@@ -184,6 +184,20 @@ def test_what_is_counted_and_split():
         assert out[0, 0] == value
 
 
+def percentiles(x, out):
+    out[0] = np.quantile(x, 0.5)
+
+
+@pytest.mark.slow
+def test_percentiles_of_nothing():
+    kernel, out = coop.jit(percentiles), np.zeros(1)
+    kernel[1, 1](np.arange(3.0), out)
+    assert out[0] == 1
+    with pytest.raises(KernelIndexError, match="quantiles of an empty array") as told:
+        kernel[1, 1](np.zeros(0), out)
+    assert told.value.filename == __file__
+
+
 def reads(x, y, out, which):
     if which == 0:
         out[0, 0] = np.take_along_axis(x, y, 1)[0, 0]

@@ -60,6 +60,11 @@ def _array_split(_x: Any, sections: Any) -> None:
         raise ValueError("number sections must be larger than 0")
 
 
+def _percentile(x: Any) -> None:
+    if np.asarray(x).size == 0:
+        raise IndexError("percentiles and quantiles of an empty array")
+
+
 # What is checked of the first arguments of functions of numpy's, and the argument that it is about: of which types.
 _ARRAYS = (types.Array, types.Sequence)
 _CHECKS: dict[Any, tuple[Callable[..., None], int, tuple[type, ...]]] = {
@@ -68,6 +73,8 @@ _CHECKS: dict[Any, tuple[Callable[..., None], int, tuple[type, ...]]] = {
     np.outer: (_outer, 2, _ARRAYS),
     np.bincount: (_bincount, 0, (types.Array,)),
     np.array_split: (_array_split, 1, (types.Integer,)),
+    np.percentile: (_percentile, 0, _ARRAYS),
+    np.quantile: (_percentile, 0, _ARRAYS),
 }
 
 
