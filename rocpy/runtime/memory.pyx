@@ -5,6 +5,7 @@ import numpy
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
+from rocpy._messages.text import plain_text
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
 from rocpy.runtime._foreign import check_plain, count_write, counts_writes, elements_of, host_values, is_immutable, memory_owner
@@ -126,7 +127,7 @@ cdef class Buffer:
         cdef int64_t extents[32]
         cdef int ndim = fill_extents(shape, extents)
         cdef int32_t type = type_of(dtype)
-        fill_buffer(self, type, ndim, extents, _device.index_of(device), location)
+        fill_buffer(self, type, ndim, extents, _device.index_of(device), plain_text(location))
 
     @staticmethod
     def from_dlpack(array):

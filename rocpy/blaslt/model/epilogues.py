@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rocpy._messages.suggestions import nearest
 from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy._messages.text import plain_text
 
 __all__ = [
     "EPILOGUES",
@@ -263,10 +264,19 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
             f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: "
             f"{', '.join(EPILOGUES)}"
         )
-    name = _ALIASES.get(str(epilogue), str(epilogue))
+    asked = plain_text(epilogue)
+    name = _ALIASES.get(asked, asked)
     row = EPILOGUES.get(name)
     if row is None:
         raise InvalidProblemError(
+        raise InvalidProblemError(f"there is no epilogue {asked!r}{_meant(name)}; names: {', '.join(EPILOGUES)}")
+    return row
+
+
+def stored_aux(outputs: Mapping[Any, Any]) -> Any:
+    """Return the pre-activation in the dict that an ``_aux`` epilogue returned."""
+    values = [value for key, value in outputs.items() if isinstance(key, str) and key.endswith("_aux")]
+    if len(values) != 1:
             f"there is no epilogue {str(epilogue)!r}{_meant(name)}; names: {', '.join(EPILOGUES)}"
         )
     return row

@@ -14,6 +14,7 @@ from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 from rocpy._integers import integer_of
 from rocpy._messages.decorators import in_blocks
 from rocpy._messages.suggestions import did_you_mean
+from rocpy._messages.text import plain_text
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Options", "OptionsDict", "block_of", "current_options", "options", "resolve_options"]
@@ -82,7 +83,8 @@ class Options:
     def __post_init__(self) -> None:
         """Check the values, so that a wrong one is reported where it is written."""
         for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
+            value = plain_text(getattr(self, name))
+            object.__setattr__(self, name, value)
             # By type too: 1 is no True, and two options that are equal must be one key of the plan cache.
             if not any(type(value) is type(choice) and value == choice for choice in allowed):
                 raise InvalidProblemError(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from rocpy import dtypes
+from rocpy._messages.text import plain_text
 from rocpy.blaslt.model.settings import compute_code
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
@@ -215,6 +216,7 @@ def result_and_compute(
     scaled: bool = False,
 ) -> tuple[str, str]:
     """Return the types of the result and of the accumulation; ``others`` are those of c, the bias and aux."""
+    compute = plain_text(compute)
     result = dtype or (family.results[0] if out is None else type_for_out(family, out.dtype, others, scaled))
     if result not in family.results:
         raise UnsupportedError(

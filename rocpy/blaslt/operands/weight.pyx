@@ -12,6 +12,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
+from rocpy._messages.text import plain_text
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
@@ -98,6 +99,7 @@ cdef class Weight(WeightOperand):
     @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, w, bias=None, *, scale=None, layout="kn"):
         cdef WeightSnapshot first
+        layout = plain_text(layout)
         if not isinstance(layout, str) or layout not in ("kn", "nk"):
             raise InvalidProblemError(f"layout: got {layout!r}, expected 'kn' for (K, N) or 'nk' for (N, K)")
         if isinstance(w, WeightOperand):
