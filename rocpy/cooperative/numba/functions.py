@@ -41,7 +41,7 @@ def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
     return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel), False))
 
 
-class _Interpreter(Interpreter):  # type: ignore[misc]
+class _Interpreter(Interpreter):
     """Numba's, but for what that loses of calls and of ``:=``."""
 
     def op_CALL(self, inst: Any, func: Any, args: Any, kw_names: Any, res: Any) -> None:  # noqa: N802
@@ -75,7 +75,7 @@ class _Interpreter(Interpreter):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class Translation(TranslateByteCode):  # type: ignore[misc]
+class Translation(TranslateByteCode):
     """Translates a function as it is written."""
 
     _name = "rocpy_translation"
