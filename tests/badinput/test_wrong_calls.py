@@ -216,6 +216,11 @@ SHAPES = [
     ("matmul(A, np.array(2.0, 'float32'))", InvalidProblemError, "b: got a scalar", "alpha="),
     ("matmul(A, B, C.T)", InvalidProblemError, "c: shape (6, 4)", "(4, 6)"),
     ("matmul(A, B, epilogue='bias', bias=BIAS[:4])", InvalidProblemError, "bias: got shape (4,)", "N = 6"),
+    (
+        "matmul(A, BIAS[:5], epilogue='bias', bias=BIAS[:4])",
+        InvalidProblemError,
+        "length N = 1, as b is a vector; pass b[:, None] and a bias of shape (4, 1)",
+    ),
     ("matmul(A3, np.ones((3, 5, 6), 'float32'))", InvalidProblemError, "(2,)", "(3,)", "broadcast"),
     ("matmul(A, B, out=C.T)", InvalidProblemError, "out"),
     ("matmul(A, B, beta=2.0)", InvalidProblemError, "beta = 2.0", "pass c="),

@@ -64,8 +64,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function decorated with :func:`rocpy.epilogue`; if it returns a
         tuple, matmul returns a tuple, and ``out`` is one.
     bias
-        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
-        unless that shape means ``(batch, N)``.
+        For epilogues with a bias: length N, which is 1 if ``b`` is a vector, or ``(batch, N)``; or, for matrices, of shape ``(M, 1)``,
+        one value per row, unless that shape means ``(batch, N)``.
     aux
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
@@ -87,10 +87,11 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
-        Array that receives the result, of any framework, and of any layout in which no elements overlap; it must not share memory with an
-        operand, except that it may be ``c``. If the product cannot return its dtype, a result in float32 is cast into it, or in ``dtype`` or
-        in 16 bits, where ``c``, ``aux`` or the bias has them. For a function with several results a tuple, with ``None`` for those that are
-        new arrays; each may be one of ``epilogue_inputs``.
+        Array that receives the result, of any framework, and of any strides by which no elements overlap, aligned and in native byte order;
+        it must not share memory with an operand, except that it may be ``c``. If the product cannot return its dtype, a result in float32
+        is cast into it, or in ``dtype`` or in 16 bits, where ``c``, ``aux`` or the bias has them; not to a type that drops what the
+        result's has: a fraction, a sign or an imaginary part. For a function with several results a tuple, with ``None`` for those that
+        are new arrays; each may be one of ``epilogue_inputs``.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm

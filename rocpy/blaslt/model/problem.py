@@ -472,10 +472,19 @@ def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -
     if problem.column_bias or (bias.shape[-1:] == (problem.n,) and broadcast(bias.shape[:-1], batch) == batch):
         return
     raise InvalidProblemError(
-        f"bias: got shape {bias.shape}, expected length N = {problem.n}, the last axis of the result"
+        f"bias: got shape {bias.shape}, expected length N = {problem.n}, "
+        + ("the last axis of the result" if len(problem.b.shape) > 1 else "as b is a vector")
         + (f", or shape {(*problem.batch_shape, problem.n)} for one per batch entry" if problem.batch_shape else "")
-        + f", or shape {(problem.m, 1)} for one per row"
+        + _bias_per_row(problem)
     )
+
+
+def _bias_per_row(problem: Problem) -> str:
+    """Return how a bias is passed that has a value for each row, as the end of a message; vectors take none."""
+    if len(problem.a.shape) == 1:
+        return ""
+    shape = f"shape {(problem.m, 1)} for one per row"
+    return f", or {shape}" if len(problem.b.shape) > 1 else f"; pass b[:, None] and a bias of {shape}"
 
 
 def _check_aux(problem: Problem, aux: OperandInfo) -> None:
