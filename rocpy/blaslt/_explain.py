@@ -80,7 +80,8 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation |
         from rocpy.blaslt.grouped.explain import explain_groups  # a plain product needs none of it
         from rocpy.blaslt.grouped.function import grouped_matmul
 
-        check_keywords("explain", arguments, keywords_of(grouped_matmul))
+        passed = arguments if c is None else {"c": c, **arguments}
+        check_keywords("explain", passed, keywords_of(grouped_matmul))
         return _explained(explain_groups, (a, b), arguments)
     from rocpy.blaslt.front.explain_product import explain_product  # here: `import rocpy` is faster without it
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue, is_custom
+from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue, is_custom, stored_aux
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
 from rocpy.blaslt.model.scale_arguments import check_scale_number
@@ -109,15 +109,6 @@ def _check_scales(a: Any, b: Any, dtype: str | None, scales: Collection[str]) ->
         f"a and b: {' and '.join(names)} are quantized values, which need scales: pass {' and '.join(missing)} for no "
         "scaling, or their scales as numbers; multiply by arrays of scales yourself"
     )
-
-
-def _stored(aux: Any) -> Any:
-    if not isinstance(aux, Mapping):
-        return aux
-    values = [value for key, value in aux.items() if str(key).endswith("_aux")]
-    if len(values) != 1:
-        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux")
-    return values[0]
 
 
 @overload
@@ -272,7 +263,8 @@ def matmul(
     row = find_epilogue(epilogue)
     if row.bias and bias is None:
         raise InvalidProblemError(f"epilogue {row.name!r} needs bias=, of length N, the last axis of the result")
-    operands_by_name = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
+    aux = stored_aux(aux) if isinstance(aux, Mapping) else aux
+    operands_by_name = dict(zip(OPERANDS, (a, b, c, bias, aux), strict=True))
     operands = [
         _operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()
     ]

@@ -31,7 +31,7 @@ from rocpy.errors import InvalidProblemError, UnsupportedError
 
 # Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
 cdef double _SYNCHRONOUS_FLOPS = 2e5
-cdef int _FLOAT32 = 0, _INT32 = 10, _BYTE = 8  # hipDataType
+cdef int _FLOAT32 = 0, _BYTE = 8  # hipDataType
 
 
 cdef int fill_layout(LayoutSpec *spec, object layout, int32_t type) except -1:
@@ -311,6 +311,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     cdef object enumerator, lowered
     cdef str reason
     state_results(call, problem, program)
+    call.integer_factors = _lowering.scale_type(problem) == "int32"
     if problem.m == 0 or problem.n == 0 or problem.batch == 0:
         _recipes.check_function(problem)
         return result
@@ -345,7 +346,6 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         if program.pairs:
             lowered = of_pairs(lowered)
     fill_matrices(&spec, problem, lowered, packed)
-    call.integer_factors = spec.scale_type == _INT32
     fill_epilogue(&spec, problem, lowered, enumerator if program is None else None)
     fill_scales(&spec, problem, lowered)
     fill_attributes(&spec, version)

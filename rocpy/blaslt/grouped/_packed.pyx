@@ -93,6 +93,11 @@ def compute_packed(a, b, **arguments):
     return packed(call_of(dict(arguments, a=a, b=b)))
 
 
+def check_settings(arguments):
+    """Refuse what no grouped product takes, whatever its operands."""
+    call_of(arguments).resolve()
+
+
 def explain_packed(**arguments):
     """Return how groups in one operand would be computed: the arrays that would be copied first, or each run of groups of one size."""
     cdef PackedGroups groups

@@ -9,7 +9,7 @@ from rocpy._operand import describe
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
-from rocpy.blaslt.grouped._packed import explain_packed
+from rocpy.blaslt.grouped._packed import check_settings, explain_packed
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
 from rocpy.blaslt.grouped.scales import of_lists
 from rocpy.blaslt.model.epilogues import find_epilogue
@@ -21,6 +21,7 @@ from rocpy.runtime.memory import Buffer
 
 def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     """Return how ``rocpy.grouped_matmul`` with these arguments would be computed."""
+    check_settings(arguments)
     if arguments.get("offsets") is None:
         return _explain_lists(a, b, **arguments)
     options = resolve_options(arguments.get("options"))

@@ -6,11 +6,12 @@ from __future__ import annotations
 import enum
 import functools
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rocpy._messages.suggestions import nearest
-from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy._messages.text import plain_text
+from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = [
     "EPILOGUES",
@@ -268,7 +269,6 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     name = _ALIASES.get(asked, asked)
     row = EPILOGUES.get(name)
     if row is None:
-        raise InvalidProblemError(
         raise InvalidProblemError(f"there is no epilogue {asked!r}{_meant(name)}; names: {', '.join(EPILOGUES)}")
     return row
 
@@ -277,9 +277,11 @@ def stored_aux(outputs: Mapping[Any, Any]) -> Any:
     """Return the pre-activation in the dict that an ``_aux`` epilogue returned."""
     values = [value for key, value in outputs.items() if isinstance(key, str) and key.endswith("_aux")]
     if len(values) != 1:
-            f"there is no epilogue {str(epilogue)!r}{_meant(name)}; names: {', '.join(EPILOGUES)}"
+        raise InvalidProblemError(
+            f"aux: got a dict with keys {list(outputs)}, expected exactly one that ends in _aux, as in the dict that "
+            "an _aux epilogue returns; pass the matrix itself"
         )
-    return row
+    return values[0]
 
 
 class UserEpilogue:

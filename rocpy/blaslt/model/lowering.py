@@ -378,7 +378,7 @@ class _Lowering:
         self._set_matrices(out, step)
         out.epilogue = self._enumerator()
         out.compute = _COMPUTE[problem.compute]
-        out.scale_type = dtypes.lookup(_scale_type(problem)).hip
+        out.scale_type = dtypes.lookup(scale_type(problem)).hip
         out.bias_batch_stride = step["bias"]
         out.aux_ld = max(1, self.lie_of("aux")[1])
         # Never the default, which hipBLASLt takes from an unset ld.
@@ -418,7 +418,7 @@ class _Lowering:
         return row.enumerator or row.base_epilogue or EPILOGUES["default"].enumerator or 1
 
 
-def _scale_type(problem: Problem) -> str:
+def scale_type(problem: Problem) -> str:
     """Return the type in which the library reads alpha and beta."""
     if problem.is_complex or problem.compute == "float64":
         return problem.dtype

@@ -11,7 +11,7 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of, refuse_other_shape
-from rocpy.blaslt.operands._arguments cimport operand_named, reads_copy
+from rocpy.blaslt.operands._arguments cimport check_whole, operand_named, reads_copy
 from rocpy.blaslt.engine.build cimport build, recipe_of
 from rocpy.blaslt.engine.launch cimport CachedCall, CallKind, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
@@ -174,6 +174,8 @@ cdef class Planned(PlannedProduct):
             self.call = build(self.launched, self.options, context, self.operands.packed, requested)
         finally:
             release_context(context)
+        if self.call.get().integer_factors:
+            check_whole(&self.factors)
         self.unfused = None
         if self.call.get().kind == CallKind.compose:
             self.unfused = self._compose(recipe_of(self.call.get()))

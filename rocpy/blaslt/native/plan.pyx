@@ -174,8 +174,6 @@ cdef class NativeProduct(Planned):
                 check_apart(self.scales, &target)
             if not _operand.is_plain(out):
                 refuse_changed(self.records)
-        if launch.call.integer_factors:
-            check_whole(&self.factors)
         if self.unfused is None:
             result = self.launch_or_compose(&launch, out, held, stream, algorithm is not None)
         else:
@@ -394,6 +392,8 @@ cdef class NativeProduct(Planned):
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
+        if self.call.get() != NULL and self.call.get().integer_factors:
+            check_whole(&factors)
         self.originals = {}
         self.operand_arrays = dict.fromkeys(self.operand_arrays)
         self.owner = self.weight = self.taken = None

@@ -14,7 +14,7 @@ from rocpy.blaslt.engine._scales cimport Scales, check_arguments_apart
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
-from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
+from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue, stored_aux
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.lowering import matrix_layout
 from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, copy_refused, readable_form
@@ -205,15 +205,7 @@ cdef object problem_of(const Operands *operands, str epilogue, object dtype, obj
 
 cdef object sole_aux(object aux):
     """Return the matrix of an aux given as the dict that a forward epilogue returned, or as itself."""
-    if type(aux) is not dict:
-        return aux
-    values = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
-    if len(values) != 1:
-        raise InvalidProblemError(
-            f"aux: got a dict with keys {list(aux)}, expected exactly one that ends in _aux, as in the dict that an "
-            "_aux epilogue returns; pass the matrix itself"
-        )
-    return values[0]
+    return stored_aux(aux) if type(aux) is dict else aux
 
 
 cdef inline object parse_right(object b, Operands *operands):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from rocpy._producers.torch_refusals import TorchLayerRequired, advice
 from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
-from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
+from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs, stored_aux
 from rocpy.blaslt.model.options import block_of, resolve_options
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.refusals import cast_refused
@@ -27,9 +27,22 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import refuse_inside
 from rocpy.torch.operators.explanation import explained
-from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue, read_weight
-from rocpy.torch.operators.products import run_product, run_product_extra
-from rocpy.torch.operators.registration import route_of
+from rocpy.torch.operators.forms import (
+    check_custom,
+    check_groups,
+    custom_arguments,
+    custom_product,
+    grouped_with_epilogue,
+    read_weight,
+)
+from rocpy.torch.operators.products import (
+    product,
+    product_extra,
+    recorded_name,
+    run_product,
+    run_product_extra,
+)
+from rocpy.torch.operators.registration import check_without_values, route_of
 from rocpy.torch.operators.shapes import dtype_for_out, refuse_mixed, refuse_unreadable
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
@@ -44,7 +57,7 @@ def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     refuse_inside()
     if name == "explain":
         function, operands = args
-        return explained(function, operands, kwargs)
+        return explained(function, *_with_options(kwargs.get("options"), _as_computed, operands, kwargs))
     if name == "grouped_matmul":
         return dispatched_grouped(*args, **kwargs)
     return dispatched_matmul(*args, **kwargs)
@@ -57,13 +70,6 @@ def _check_tensor(x: Any, name: str) -> None:
             "compiler; pass a torch tensor"
         )
     refuse_unreadable(**{name: x})
-
-
-def _sole(aux: dict[str, Any]) -> Any:
-    values = [value for key, value in aux.items() if key.endswith("_aux")]
-    if len(values) != 1:
-        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected a key that ends in _aux")
-    return values[0]
 
 
 def _scalar(x: Any, name: str) -> Any:
@@ -86,7 +92,10 @@ def _scalar(x: Any, name: str) -> Any:
 
 def _scalars(alpha: Any, beta: Any, c: Any) -> tuple[Any, Any]:
     """Return alpha and beta as numbers; without beta an addend counts once."""
-    return _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    numbers = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    if c is None and numbers[1] != 0:
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
+    return numbers
 
 
 def _dtype(dtype: Any) -> Any:
@@ -95,28 +104,43 @@ def _dtype(dtype: Any) -> Any:
     )
 
 
-def _dispatched_custom(
-    a: Any, b: Any, c: Any, epilogue: Any, inputs: Any, scalars: Any, options: Any, settings: dict[str, Any]
-) -> Any:
-    """Return a product with an epilogue of the user's."""
-    if settings.pop("out") is not None:
+def _custom_arguments(
+    a: Any,
+    b: Any,
+    c: Any,
+    out: Any,
+    *,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    epilogue: Any,
+    bias: Any = None,
+    aux: Any = None,
+    clamp: Any = None,
+    epilogue_inputs: Any = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    **others: Any,
+) -> tuple[Any, ...]:
+    """Return what a product with an epilogue of the user's is computed from; refuses what no operator takes."""
+    _refuse_untraced(others, a, b)
+    scalars = _scalars(alpha, beta, c)
+    if out is not None:
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
-    refuse_unreadable(b=b)
+    if isinstance(b, Weight):
+        refuse_unreadable(b=b)
+    else:
+        _check_tensor(b, "b")
     _check_tensor(c, "c")
     for name, value in zip(("alpha", "beta"), scalars, strict=True):
         if isinstance(value, complex):
             raise InvalidOperandError(f"{name}: got {value!r} (complex), expected a real number on the host")
     refuse_tangents(a=a, b=b, c=c)
-    if isinstance(inputs, Mapping):
-        refuse_unreadable(**{f"epilogue_inputs[{name!r}]": value for name, value in inputs.items()})
-        refuse_tangents(**{str(name): value for name, value in inputs.items()})
-    settings["dtype"] = _dtype(settings["dtype"])
-    if options is None:
-        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
-    _refuse_traced_options()
-    with block_of(resolve_options(options)):
-        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+    if isinstance(epilogue_inputs, Mapping):
+        refuse_unreadable(**{f"epilogue_inputs[{name!r}]": value for name, value in epilogue_inputs.items()})
+        refuse_tangents(**{str(name): value for name, value in epilogue_inputs.items()})
+    settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": _dtype(dtype), "compute": compute}
+    return custom_arguments(a, b, c, epilogue, epilogue_inputs, scalars, **settings)
 
 
 def _source_of(weight: Weight) -> tuple[Any, Any]:
@@ -141,11 +165,11 @@ def dispatched_matmul(a: Any, b: Any, /, c: Any = None, *, out: Any = None, **ar
         return matmul(a, b, c, out=out, **arguments)
 
 
-def _dispatched(
+def _arguments(
     a: Any,
     b: Any,
-    /,
-    c: Any = None,
+    c: Any,
+    out: Any,
     *,
     alpha: Any = 1.0,
     beta: Any = None,
@@ -156,25 +180,19 @@ def _dispatched(
     epilogue_inputs: Any = None,
     dtype: Any = None,
     compute: str | None = None,
-    out: Any = None,
-    options: Any = None,
     **others: Any,
-) -> Any:
+) -> tuple[Any, ...]:
+    """Return a product's epilogue, how its operands can be used, and its operator's arguments; refuses all others."""
     if others:
         _refuse_untraced(others, a, b)
     scalars = _scalars(alpha, beta, c)
-    if c is None and scalars[1] != 0:
-        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
-    if is_custom(epilogue):
-        settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
-        return _dispatched_custom(a, b, c, epilogue, epilogue_inputs, scalars, options, settings)
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
     if isinstance(b, Weight):
         b, own_bias = _source_of(b)
         bias = own_bias if bias is None and row.bias else bias
-    aux = _sole(aux) if isinstance(aux, dict) else aux
+    aux = stored_aux(aux) if isinstance(aux, dict) else aux
     access = 0 if out is not None else route_of(a, b, c, bias, aux)
     if access == 0:
         for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux"), (out, "out")):
@@ -187,14 +205,22 @@ def _dispatched(
         raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
     dtype = dtype_for_out(a, b, out, c, bias, aux) if out is not None and dtype is None else _dtype(dtype)
     bounds = None if clamp is None else list(clamp_bounds(clamp))
-    arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
-    run = run_product_extra if row.outputs else run_product
+    return row, access, a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute
+
+
+def _with_options(options: Any, run: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
     if options is None:
-        result = run(access, *arguments)
-    else:
-        _refuse_traced_options()
-        with block_of(resolve_options(options)):
-            result = run(access, *arguments)
+        return run(*arguments, **settings)
+    _refuse_traced_options()
+    with block_of(resolve_options(options)):
+        return run(*arguments, **settings)
+
+
+def _dispatched(a: Any, b: Any, /, c: Any = None, *, out: Any = None, options: Any = None, **arguments: Any) -> Any:
+    if is_custom(arguments.get("epilogue")):
+        return _with_options(options, custom_product, *_custom_arguments(a, b, c, out, **arguments))
+    row, *call = _arguments(a, b, c, out, **arguments)
+    result = _with_options(options, run_product_extra if row.outputs else run_product, *call)
     extra = None
     if row.outputs:
         result, extra = result[0], result[1]
@@ -203,7 +229,19 @@ def _dispatched(
     return result if extra is None else (result, {row.outputs[0]: extra})
 
 
-def dispatched_grouped(
+def dispatched_grouped(a: Any, b: Any, /, *, options: Any = None, **arguments: Any) -> Any:
+    """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
+    row, products, packed = _grouped_arguments(a, b, **arguments)
+    if packed:
+        return _with_options(options, grouped_with_epilogue, *packed)
+    results = [_product_of_group(left, right, options=options, **settings) for left, right, settings in products]
+    if not row.outputs:
+        return results
+    name = row.outputs[0]
+    return [pair[0] for pair in results], {name: [pair[1][name] for pair in results]}
+
+
+def _grouped_arguments(
     a: Any,
     b: Any,
     /,
@@ -215,36 +253,26 @@ def dispatched_grouped(
     clamp: Any = None,
     alpha: Any = 1.0,
     dtype: Any = None,
-    options: Any = None,
     **others: Any,
-) -> Any:
-    """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
+) -> tuple[EpilogueRow, list[tuple[Any, Any, dict[str, Any]]], tuple[Any, ...]]:
+    """Return the epilogue and either the products of lists or what groups in one operand are computed from."""
     _refuse_untraced(others, a, b)
     row = find_epilogue(epilogue)
     check_epilogue(row)
     if offsets is None:
         lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
         lefts, rights, biases = read_each(lefts, "a"), read_each(rights, "b"), read_each(biases, "bias")
-        settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
-        results = [
-            _product_of_group(left, right, bias=vector, **settings)
+        settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype}
+        products = [
+            (left, right, {"bias": vector, **settings})
             for left, right, vector in zip(lefts, rights, biases, strict=True)
         ]
-        if not row.outputs:
-            return results
-        name = row.outputs[0]
-        return [pair[0] for pair in results], {name: [pair[1][name] for pair in results]}
+        return row, products, ()
     for operand, name in ((a, "a"), (b, "b"), (bias, "bias")):
         _check_tensor(operand, name)
     refuse_tangents(a=a, b=b, bias=bias)
-    operands = (a, b, offsets, groups, row.name, bias)
     bounds = None if clamp is None else clamp_bounds(clamp)
-    settings = {"clamp": bounds, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
-    if options is None:
-        return grouped_with_epilogue(*operands, **settings)
-    _refuse_traced_options()
-    with block_of(resolve_options(options)):
-        return grouped_with_epilogue(*operands, **settings)
+    return row, [], (a, b, offsets, groups, row.name, bias, bounds, _scalar(alpha, "alpha"), _dtype(dtype))
 
 
 def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
@@ -255,6 +283,34 @@ def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
         except TorchLayerRequired:
             pass
     return dispatched_matmul(a, b, **settings)
+
+
+def _as_computed(operands: tuple[Any, ...], arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return operands and arguments of a call as the operators have them; refuses what they refuse."""
+    settings = {name: value for name, value in arguments.items() if name not in ("options", "autotune")}
+    a, b, c = operands if len(operands) == 3 else (*operands, None)
+    if arguments.get("offsets") is not None or isinstance(a, list | tuple) or isinstance(b, list | tuple):
+        _, products, packed = _grouped_arguments(a, b, **settings)
+        if packed:
+            check_groups(*packed)
+            return operands, arguments
+        each = [
+            _as_computed((left, right), own) if route_of(left, right, own["bias"]) != 1 else ((left, right), own)
+            for left, right, own in products
+        ]
+        biases = [own.get("bias") for _, own in each]
+        more = {} if all(bias is None for bias in biases) else {"bias": biases}
+        return ([pair[0] for pair, _ in each], [pair[1] for pair, _ in each]), {**arguments, **more}
+    if is_custom(arguments.get("epilogue")):
+        a, b, c, epilogue, numbers, tensors, rest = _custom_arguments(a, b, c, None, **settings)
+        check_custom(a, b, c, epilogue, numbers, tensors, rest)
+        return (a, b, c), {**arguments, "epilogue_inputs": {**numbers, **tensors}}
+    row, _, *call = _arguments(a, b, c, None, **settings)
+    a, b, c, bias, aux = call[:5]
+    composes = needs_grad(a, b, c, bias, aux) and recorded_name(row.name) is None
+    check_without_values(product_extra if row.outputs else product, call, composes)
+    more = {name: value for name, value in (("bias", bias), ("aux", aux)) if value is not None}
+    return (a, b, c), {**arguments, **more}
 
 
 def _refuse_untraced(others: dict[str, Any], *operands: Any) -> None:

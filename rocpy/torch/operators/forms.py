@@ -12,7 +12,7 @@ from torch.fx import Proxy
 
 from rocpy.blaslt.custom.binding import complete, plain_numbers, refuse_operands
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import forbids_composing
 from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.operands.weight import Weight
@@ -20,14 +20,14 @@ from rocpy.blaslt.selection.recipes import has_exact_function
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues.expressions.resolve import is_exact
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
-from rocpy.torch.operators.custom_products import composed, run_operator
+from rocpy.torch.operators.custom_products import composed, operator, run_operator
 from rocpy.torch.operators.grouped import covered_by, grouped
 from rocpy.torch.operators.products import apply_epilogue, plain_name, product
-from rocpy.torch.operators.registration import route_of
+from rocpy.torch.operators.registration import check_without_values, route_of
 from rocpy.torch.operators.shapes import check_epilogue_of, refuse_composing
 from rocpy.torch.operators.sharding import lacks_lists, register_for
 
-__all__ = ["custom_product", "grouped_with_epilogue", "read_weight"]
+__all__ = ["check_custom", "check_groups", "custom_arguments", "custom_product", "grouped_with_epilogue", "read_weight"]
 
 
 def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
@@ -48,7 +48,7 @@ def read_weight(b: Any) -> Any:
     return b
 
 
-def custom_product(
+def custom_arguments(
     a: Any,
     b: Any,
     c: Any,
@@ -56,8 +56,8 @@ def custom_product(
     epilogue_inputs: Any,
     scalars: tuple[float, float],
     **settings: Any,
-) -> Any:
-    """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
+) -> tuple[Any, ...]:
+    """Return what :func:`custom_product` takes: the arguments, checked, with inputs that are numbers by themselves."""
     refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
     b = read_weight(b)
     named = complete(epilogue, epilogue_inputs, b)
@@ -81,10 +81,21 @@ def custom_product(
             if not isinstance(value, bool):
                 named[name] = torch.ones((), dtype=wide, device=a.device) * numbers.pop(name)
     tensors = {name: value for name, value in named.items() if name not in numbers}
-    arguments = (*scalars, settings["dtype"], settings["compute"])
-    compiling = torch.compiler.is_compiling()
+    return a, b, c, epilogue, numbers, tensors, (*scalars, settings["dtype"], settings["compute"])
+
+
+def custom_product(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    epilogue: CustomEpilogue,
+    numbers: dict[str, Any],
+    tensors: dict[str, Any],
+    arguments: tuple[Any, ...],
+) -> Any:
+    """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
     operands = (a, b, c, *tensors.values())
-    if not compiling and lacks_lists(operands):
+    if not torch.compiler.is_compiling() and lacks_lists(operands):
         # torch knows how its own functions are computed on the parts of a DTensor, and on the entries of a batch.
         register_for((a, b, c))
         expression = epilogue.expression.with_values(numbers)
@@ -92,11 +103,23 @@ def custom_product(
         refuse_composing(epilogue.name, is_exact(expression), why, "apply it to the plain product, or omit the option")
         results = composed(product, a, b, c, tensors, expression, arguments)
     else:
-        text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
-        access = route_of(*operands)
-        results = run_operator(access, a, b, c, list(tensors.values()), ",".join(tensors), text, *arguments)
+        results = run_operator(
+            route_of(*operands), *_operator_arguments(a, b, c, epilogue, numbers, tensors, arguments)
+        )
     # One by one: a symbol of torch.fx cannot be iterated over.
     return results[0] if epilogue.expression.single else tuple([results[i] for i in range(epilogue.outputs)])
+
+
+def check_custom(*call: Any) -> None:
+    """Refuse what :func:`custom_product` refuses of tensors without memory."""
+    check_without_values(operator, _operator_arguments(*call))
+
+
+def _operator_arguments(
+    a: Any, b: Any, c: Any, epilogue: CustomEpilogue, numbers: Any, tensors: dict[str, Any], arguments: Any
+) -> tuple[Any, ...]:
+    text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
+    return a, b, c, list(tensors.values()), ",".join(tensors), text, *arguments
 
 
 def grouped_with_epilogue(
@@ -106,31 +129,16 @@ def grouped_with_epilogue(
     groups: Any,
     epilogue: str,
     bias: Tensor | None,
-    *,
     clamp: Any,
     alpha: float,
     dtype: torch.dtype | None,
 ) -> Any:
     """Return what ``rocpy.grouped_matmul`` with offsets returns: the recorded product, then torch's functions."""
     row = EPILOGUES[epilogue]
-    _groups.check_epilogue(row)
-    if bias is not None and not row.bias:
-        raise InvalidProblemError(f"bias: given, but epilogue {row.name!r} adds none; pass an epilogue with a bias")
-    if bias is None and row.bias:
-        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=")
-    count_ = -1 if groups is None else _groups.count_of(groups)
-    stacked = b if b.dim() == 3 else a if a.dim() == 3 else None
-    if stacked is not None:
-        _groups.check_count(count_, stacked.shape[0])
-        count_ = stacked.shape[0]
-    # The axis that the groups share out: of a, unless they are groups of b's columns.
-    boundaries = _boundaries(offsets, count_, a, b.shape[-1] if a.dim() == 3 else a.shape[-1 if b.dim() == 2 else 0])
+    boundaries = _checked_boundaries(a, b, offsets, groups, row, bias, clamp, dtype)
     pre = grouped(a, b, boundaries, bias, alpha, dtype)
     if row.name == plain_name(row):
         return pre
-    if forbids_composing():
-        why = "of groups in one operand, recorded, traced or transformed,"
-        refuse_composing(row.name, has_exact_function(row), why, "pass lists of operands, or omit the option")
     if not pre.is_floating_point() and not torch.compiler.is_compiling():
         check_epilogue_of(row, a, b, clamp, dtype)
     y = apply_epilogue(row, pre, None, clamp)
@@ -139,6 +147,44 @@ def grouped_with_epilogue(
         covered = covered_by(boundaries, pre, 0 if a.dim() == 2 else 1)
         y = torch.where(covered.unsqueeze(-1) if a.dim() == 2 else covered, y, 0)
     return (y, {row.outputs[0]: pre}) if row.outputs else y
+
+
+def check_groups(
+    a: Tensor,
+    b: Tensor,
+    offsets: Any,
+    groups: Any,
+    epilogue: str,
+    bias: Tensor | None,
+    clamp: Any,
+    alpha: float,
+    dtype: torch.dtype | None,
+) -> None:
+    """Refuse what :func:`grouped_with_epilogue` refuses."""
+    boundaries = _checked_boundaries(a, b, offsets, groups, EPILOGUES[epilogue], bias, clamp, dtype)
+    check_without_values(grouped, (a, b, boundaries, bias, alpha, dtype))
+
+
+def _checked_boundaries(
+    a: Tensor, b: Tensor, offsets: Any, groups: Any, row: EpilogueRow, bias: Any, clamp: Any, dtype: Any
+) -> Tensor:
+    """Return the boundaries of groups; refuses an epilogue that the product does not have."""
+    if bias is not None and not row.bias:
+        raise InvalidProblemError(f"bias: given, but epilogue {row.name!r} adds none; pass an epilogue with a bias")
+    if bias is None and row.bias:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=")
+    if (clamp is not None) != row.clamp:
+        check_epilogue_of(row, a, b, clamp, dtype)
+    if row.name != plain_name(row) and forbids_composing():
+        why = "of groups in one operand, recorded, traced or transformed,"
+        refuse_composing(row.name, has_exact_function(row), why, "pass lists of operands, or omit the option")
+    count_ = -1 if groups is None else _groups.count_of(groups)
+    stacked = b if b.dim() == 3 else a if a.dim() == 3 else None
+    if stacked is not None:
+        _groups.check_count(count_, stacked.shape[0])
+        count_ = stacked.shape[0]
+    # The axis that the groups share out: of a, unless they are groups of b's columns.
+    return _boundaries(offsets, count_, a, b.shape[-1] if a.dim() == 3 else a.shape[-1 if b.dim() == 2 else 0])
 
 
 def _boundaries(offsets: Any, groups: int, a: Tensor, total: int) -> Tensor:

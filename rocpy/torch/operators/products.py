@@ -242,7 +242,7 @@ def _composed(
 ) -> Any:
     """Return an epilogue as the recorded product followed by torch's functions, which are recorded too."""
     alpha, beta, clamp, dtype, compute = settings
-    if _takes_less(row, bias, aux, clamp):
+    if _takes_others(row, bias, aux, clamp):
         check_product(a, b, c, bias, aux, row.name, ProductSettings(*settings))
     if a.is_complex() and (row.aux == "load" or not (row.gradient or activation_of(row) == "none")):
         raise UnsupportedError(
@@ -261,13 +261,9 @@ def _composed(
     return y, sums.to(gradient_dtype(y.dtype))
 
 
-def _takes_less(row: EpilogueRow, bias: object, aux: object, clamp: object) -> bool:
-    """Whether an operand is there that an epilogue does not take."""
-    return (
-        (bias is not None and not row.bias)
-        or (aux is not None and row.aux != "load")
-        or (clamp is not None and not row.clamp)
-    )
+def _takes_others(row: EpilogueRow, bias: object, aux: object, clamp: object) -> bool:
+    """Whether an operand is there that an epilogue does not take, or one is missing."""
+    return (row.bias, row.aux == "load", row.clamp) != (bias is not None, aux is not None, clamp is not None)
 
 
 @in_default_environment

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
+from rocpy._producers.torch_modes import is_fake
 from rocpy._producers.torch_tensors import route
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
@@ -34,6 +35,7 @@ _AUTOCAST_KEYS = {
 }
 _Narrow = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 _narrow: dict[Any, _Narrow] = {}
+_fakes: dict[Any, Callable[..., Any]] = {}
 
 
 def route_of(*operands: Any) -> int:
@@ -57,7 +59,7 @@ def define(
     LIBRARY.impl(name, below_torch(kernel), "CompositeExplicitAutograd")
     torch.library.register_fake(f"rocpy::{name}", fake, lib=LIBRARY)
     operator = getattr(torch.ops.rocpy, name).default
-    KERNELS[operator], _narrow[operator] = kernel, narrow
+    KERNELS[operator], _fakes[operator], _narrow[operator] = kernel, fake, narrow
     for device, key in _AUTOCAST_KEYS.items():
         LIBRARY.impl(name, _autocast(operator, device, narrow), key.name)
     return operator
@@ -171,6 +173,13 @@ def cast_for(device: str) -> Callable[[Any], Any]:
         return value
 
     return cast
+def check_without_values(operator: Any, arguments: Sequence[Any], required: bool = False) -> None:
+    """Refuse what an operator refuses by shapes and types, where a tensor has no memory or it is ``required``."""
+    if required or any(x.is_meta or is_fake(x) for x in _tensors(arguments)):
+        device = autocast_device(arguments[0])
+        _fakes[operator](*(arguments if device is None else _narrow[operator](cast_for(device), arguments)))
+
+
 
 
 def _autocast(operator: Any, device: str, narrow: _Narrow) -> Callable[..., Any]:

@@ -75,6 +75,50 @@ def test_it_raises_what_matmul_raises():
         rocpy.explain(a, a)
 
 
+EIGHT = np.ones((4, 6), np.int8)
+
+
+@pytest.mark.parametrize("factor", [0.5, -0.5, float("inf"), 2**31])
+@pytest.mark.parametrize(
+    ("product", "operands", "keywords"),
+    [
+        (rocpy.matmul, (EIGHT, EIGHT.T), {}),
+        (rocpy.matmul, (EIGHT, EIGHT.T), {"epilogue": "relu_aux"}),
+        (rocpy.matmul, (EIGHT[:0], EIGHT.T), {}),
+        (rocpy.matmul, (EIGHT, EIGHT.T), {"epilogue": rocpy.epilogue(lambda x, r: x + r), "epilogue_inputs": {"r": 1}}),
+        (rocpy.grouped_matmul, ([EIGHT], [EIGHT.T]), {}),
+        (rocpy.grouped_matmul, (EIGHT, EIGHT.T[None]), {"offsets": [0, 4]}),
+    ],
+    ids=["one", "composed", "empty", "custom", "list", "groups"],
+)
+def test_factors_of_integers(product, operands, keywords, factor):
+    messages = []
+    for function in (product, rocpy.explain):
+        with pytest.raises(rocpy.InvalidProblemError, match="^alpha = .*scaled by 32-bit integers") as caught:
+            function(*operands, alpha=factor, **keywords)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("epilogue", ["default", "relu_aux"])
+def test_factors_of_a_planned_product_of_integers(epilogue):
+    refused = pytest.raises(rocpy.InvalidProblemError, match="alpha = 0.5; an integer result")
+    with rocpy.Matmul(EIGHT, EIGHT.T, alpha=0.5, epilogue=epilogue) as product:
+        with refused:
+            product.plan()
+        product.reset_operands(alpha=2)
+        before = product.execute()
+        with refused:
+            product.reset_operands(alpha=0.5)
+        np.testing.assert_equal(product.execute(), before)
+
+
+def test_groups_have_no_addend():
+    for operands, more in ((([EIGHT], [EIGHT.T]), {}), ((EIGHT, EIGHT.T[None]), {"offsets": [0, 4]})):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'c'"):
+            rocpy.explain(*operands, c=EIGHT, **more)
+
+
 def test_it_refuses_what_options_forbid(without_programs):
     a = np.ones((3, 4), dtype=np.float32)
     with pytest.raises(rocpy.UnsupportedError, match="gelu_erf"):
