@@ -106,6 +106,14 @@ cdef int end_foreign(tuple key, unsigned long long current) except -1:
     return 0
 
 
+cdef int disown(unsigned long long number) except -1:
+    capturing = captures.pop(number, None)
+    forbidden_threads.pop(number, None)
+    if capturing is not None:
+        foreign_captures[number] = capturing
+    return 0
+
+
 cdef int drop_gone_graphs() except -1:
     cdef uint64_t serial = 0
     cdef Capturing capturing

@@ -9,9 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from rocpy.errors import InvalidOperandError
+from rocpy._integers import integer_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["check_plain", "count_write", "counts_writes", "elements_of", "host_values", "is_immutable", "memory_owner"]
+__all__ = [
+    "address_of",
+    "check_plain",
+    "count_write",
+    "counts_writes",
+    "elements_of",
+    "host_values",
+    "is_immutable",
+    "memory_owner",
+    "pair_of",
+]
 
 _ROCM = 10  # kDLROCM
 
@@ -67,6 +78,25 @@ def host_values(array: Any) -> np.ndarray[Any, Any]:
         ) from error
 
 
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Return where an array's memory is, also at the interpreter's end, where ``array.ctypes`` can import nothing."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def pair_of(value: Any, name: str) -> tuple[int, int] | None:
+    """Return what a consumer of DLPack asks for, two integers, as Python's own; ``None`` where it does not ask."""
+    if value is None:
+        return None
+    try:
+        first, second = map(integer_of, value)
+    except (TypeError, ValueError):
+        first = second = None
+    if first is None or second is None:
+        raise InvalidOperandError(f"{name}: got {value!r}, expected None or two integers")
+    return first, second
+
+
 class _Elements:
     """Memory as elements without a meaning, and its owner."""
 
@@ -77,6 +107,8 @@ class _Elements:
 
 def elements_of(buffer: Any, address: int, owner: Any, dtype: Any, copy: bool | None) -> np.ndarray[Any, Any]:
     """Return numpy's view of a buffer, or a copy, of a type that the array interface has no name for."""
+    if copy is False and dtype is not None and np.dtype(dtype) != buffer.dtype:
+        raise InvalidProblemError(f"this Buffer of {buffer.dtype} is no array of {np.dtype(dtype)} without a copy")
     if copy:
         view = buffer.to_numpy()
     elif buffer.__dlpack_device__()[0] == _ROCM:

@@ -5,6 +5,7 @@
 cdef class Device:
     cdef readonly int index
     cdef dict outer  # by thread: the devices that were current before its blocks
+    cdef object __weakref__
 
 
 # Make a device current and give the one that was; `leave` takes it back. Both cost one call when nothing changes.
@@ -12,6 +13,9 @@ cdef int enter(int device) except -1
 cdef int leave(int previous) except -1
 # The number of a device given as None (the current one), a Device or an int.
 cdef int index_of(object device) except -1
+# What follows a wait for a device, which a module above this one sets: what streams no longer use is let go of.
+ctypedef int (*AfterWait)() except -1
+cdef AfterWait after_wait
 # Counts the forks that led to this process: an object made before one belongs to the parent.
 cdef int forks
 # When an object of a device was made: after how many forks that led to this process, and how many resets of the device.

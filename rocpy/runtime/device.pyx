@@ -21,6 +21,7 @@ cdef extern from "device_resets.hpp" namespace "rocpy" nogil:
     int device_resets(int device)
 
 forks = 0
+after_wait = NULL
 
 
 def _count_fork():
@@ -209,6 +210,8 @@ cdef class Device:
                 abi.hipDeviceSynchronize()
         finally:
             leave(previous)
+        if after_wait != NULL:
+            after_wait()
 
     def __enter__(self):
         # By thread: several may be inside blocks of one object, each with a device of its own.

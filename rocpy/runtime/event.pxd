@@ -9,5 +9,4 @@ from rocpy.runtime.handles.owner cimport Owner
 cdef class Event(Owner):
     cdef hipEvent_t c_event
     cdef readonly bint timing
-    cdef bint is_recorded  # by rocpy; other libraries may record it, too
     cdef int waiting  # threads that are in synchronize()

@@ -9,6 +9,7 @@ cimport cython
 
 from rocpy._core cimport Library, raise_status
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.keep_alive cimport release_finished
 from rocpy.runtime.handles.owner cimport Owner
 
 cdef int NOT_READY = 600  # hipErrorNotReady
@@ -81,6 +82,7 @@ cdef class Event(Owner):
             self.waiting -= 1
             if self.closed:
                 self.give_back()
+        release_finished()
 
     @property
     def done(self):
@@ -90,6 +92,7 @@ cdef class Event(Owner):
             abi.slot_hipGetLastError()
             return False
         abi.hipEventQuery(self.c_event)
+        release_finished()
         return True
 
     def elapsed_ms(self, Event later not None):
@@ -108,7 +111,7 @@ cdef class Event(Owner):
         Raises
         ------
         InvalidProblemError
-            One of the events does not record the time or was never recorded, or they are of different devices.
+            One of the events does not record the time, was never recorded outside of a capture, or is of another device.
         LibraryError
             One of them has not finished.
         """
@@ -124,10 +127,14 @@ cdef class Event(Owner):
                 "devices cannot be compared"
             )
         code = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
-        if code == INVALID_HANDLE and not (self.is_recorded and later.is_recorded):
+        if code == INVALID_HANDLE:
+            # HIP's word for an event without a time, which one in a capture has not either; asked of one event, it tells which.
+            is_recorded = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, self.c_event) != INVALID_HANDLE
             abi.slot_hipGetLastError()
-            name = "later" if self.is_recorded else "the earlier event"
-            raise InvalidProblemError(f"elapsed_ms: {name} was never recorded; record both with Stream.record")
+            name = "later" if is_recorded else "the earlier event"
+            raise InvalidProblemError(
+                f"elapsed_ms: {name} was never recorded; record both with Stream.record, on streams that are not captured"
+            )
         if code != 0:
             raise_status(Library.hip, code, b"hipEventElapsedTime")
         return elapsed

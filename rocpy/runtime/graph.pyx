@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Graph: work of a stream that is captured once and launched many times."""
 
+import warnings
 from threading import get_ident
 
 from rocpy._signatures import signature_like
-from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, RocpyWarning
 
 cimport abi
 cimport cython
 from abi cimport hipStream_t
 
 from rocpy cimport _core
+from rocpy._core cimport Library, raise_status
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures, forbidden_threads
+from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures, disown, forbidden_threads
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
 from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, device_of_stream, handle_of
@@ -111,27 +113,37 @@ cdef class Graph(Owner):
 
     cdef int end(self, bint discard) except -1:
         """End the capture and take what it kept; without a graph where that is not wanted."""
-        cdef Capturing capturing = captures.pop(self.number, None)
+        cdef Capturing capturing
+        cdef abi.hipStreamCaptureStatus state = abi.hipStreamCaptureStatusNone
+        cdef int previous
+        cdef int code = <int>abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph)
+        if code != 0:
+            self.c_graph = NULL
+            # Where the call was not this thread's to make, the capture goes on, and is still to be ended.
+            abi.slot_hipStreamIsCapturing(self.stream.c_stream, &state)
+            abi.slot_hipGetLastError()
+            if state != abi.hipStreamCaptureStatusNone:
+                raise_status(Library.hip, code, b"hipStreamEndCapture")
         self.capturing = False
+        capturing = captures.pop(self.number, None)
         forbidden_threads.pop(self.number, None)
         if capturing is not None:
             self.objects = capturing.objects
             for key in list(capturing.contexts):
                 capturing.end(key)
             self.lent = capturing.lent
-        if discard:
-            if abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph) != 0:
-                abi.slot_hipGetLastError()
-                self.c_graph = NULL
+        if discard or code != 0:
             self.let_go()
-            return 0
+            return 0 if discard else raise_status(Library.hip, code, b"hipStreamEndCapture")
+        previous = _device.enter(self.device_index)
         try:
-            abi.hipStreamEndCapture(self.stream.c_stream, &self.c_graph)
             abi.hipGraphInstantiate(&self.c_exec, self.c_graph, NULL, NULL, 0)
         except BaseException:
             self.c_exec = NULL
             self.let_go()
             raise
+        finally:
+            _device.leave(previous)
         return 0
 
     cdef int let_go(self) except -1:
@@ -143,9 +155,19 @@ cdef class Graph(Owner):
         if self.capturing:
             self.end(discard=kind is not None)
 
+    def __del__(self):
+        if self.capturing and not _device.is_lost(self.generation, self.device_index):
+            try:
+                self.end(discard=True)
+            except RocpyError as error:
+                self.capturing = False
+                disown(self.number)
+                warnings.warn(f"Graph: it was dropped in its block, and its stream is still captured: {error}", RocpyWarning, stacklevel=1)
+        Owner.__del__(self)
+
     @property
     def handle(self):
-        """The ``hipGraphExec_t`` as a number."""
+        """The ``hipGraphExec_t`` as a number. Launches that other libraries make by it are theirs to wait for before the graph is closed."""
         self.check()
         return <size_t>self.c_exec
 
@@ -168,7 +190,8 @@ cdef class Graph(Owner):
         Parameters
         ----------
         stream : stream, optional
-            Where to run it; the stream that was captured by default. Launches of one graph run one after another.
+            Where to run it; the stream that was captured by default. It may be of another device that can use the graph's memory. Launches
+            of one graph run one after another.
 
         Raises
         ------
@@ -181,7 +204,10 @@ cdef class Graph(Owner):
         cdef Capturing capturing
         self.check()
         device = self.device_index
-        handle_of(self.stream if stream is None else stream, &c_stream, &use)
+        stream = self.stream if stream is None else stream
+        handle_of(stream, &c_stream, &use)
+        if <size_t>c_stream > 2:  # the null stream, and HIP's numbers for it and for the thread's own, are those of the graph's device
+            device_of_stream(stream, c_stream, &device)
         capturing = capture_of(c_stream, device) if c_stream != NULL else None
         self.check()  # the stream's own code may have let another thread close it
         previous = _device.enter(device)

@@ -20,7 +20,6 @@ cdef class Buffer:
     cdef bint read_only_
     cdef bint closed
     cdef Generation generation
-    cdef bint shared  # whether an array of numpy's may read it, which keeps this object
     cdef object __weakref__
     cdef int check(self) except -1
     # The address, and what owns it; to be kept for as long as the address is used.

@@ -3,12 +3,13 @@
 
 import numpy
 
+from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import signature_like
 from rocpy._messages.text import plain_text
+from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
-from rocpy.runtime._foreign import check_plain, count_write, counts_writes, elements_of, host_values, is_immutable, memory_owner
+from rocpy.runtime._foreign import address_of, check_plain, count_write, counts_writes, elements_of, host_values, is_immutable, memory_owner, pair_of
 
 cimport abi
 cimport cython
@@ -18,8 +19,8 @@ from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport (
-    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY, Import, Operand, array_type_of_hip, export_capsule, fault_message,
-    fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, operand_of_dltensor,
+    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY, Import, Operand, array_type_of_hip, describe_type, export_capsule,
+    fault_message, fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, operand_of_dltensor,
 )
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
@@ -86,8 +87,8 @@ cdef class Buffer:
         Extents.
     dtype : str or dtype
         Element type: a name, or a dtype of numpy, ml_dtypes, torch or rocpy.
-    device : Device or int
-        Device to which it belongs.
+    device : Device or int, optional
+        Device to which it belongs; the thread's current device by default.
     location : {"device", "host", "managed"}
         Device memory, pinned host memory, or managed memory, which migrates between the two.
 
@@ -116,14 +117,14 @@ cdef class Buffer:
     6.0
     """
 
-    __signature__ = signature_like(lambda shape, dtype="uint8", *, device=0, location="device": None)
+    __signature__ = signature_like(lambda shape, dtype="uint8", *, device=None, location="device": None)
 
     def __cinit__(self):
         self.data = NULL
         self.closed = True
 
     @cython.embedsignature(False)  # Cython puts the `*` elsewhere
-    def __init__(self, shape, dtype="uint8", *, device=0, location="device"):
+    def __init__(self, shape, dtype="uint8", *, device=None, location="device"):
         cdef int64_t extents[32]
         cdef int ndim = fill_extents(shape, extents)
         cdef int32_t type = type_of(dtype)
@@ -175,7 +176,9 @@ cdef class Buffer:
             raise InvalidOperandError(f"array: {type(array).__name__} does not export its memory by DLPack: {error}") from error
         fault = operand_of_dltensor(taken.tensor()[0], &view)
         if fault != fault_none:
-            raise InvalidOperandError(f"array: {fault_message(fault).decode()}")
+            dtype = taken.tensor().dtype
+            kind = describe_type(dtype.code, dtype.bits, dtype.lanes)
+            raise InvalidOperandError(f"array: {type(array).__name__} of {kind} cannot be a Buffer: {fault_message(fault).decode()}")
         shape = [view.shape[i] for i in range(view.ndim)]
         for i in range(view.ndim - 1, -1, -1):
             if view.shape[i] > 1 and view.strides[i] != step and 0 not in shape:
@@ -303,7 +306,7 @@ cdef class Buffer:
         cdef void *data = NULL, *address = NULL
         owner = (<Buffer>source).memory_now(&address) if isinstance(source, Buffer) else source
         if owner is source:
-            address = <void*><size_t>source.ctypes.data
+            address = <void*><size_t>address_of(source)
         mine = self.memory_now(&data)
         self.copy(data, address, (mine, owner), stream)
         self.written()
@@ -330,7 +333,7 @@ cdef class Buffer:
         self.check_like(array)
         cdef void* data = NULL
         mine = self.memory_now(&data)
-        self.copy(<void*><size_t>array.ctypes.data, data, (mine, array), stream)
+        self.copy(<void*><size_t>address_of(array), data, (mine, array), stream)
 
     cdef int check_like(self, object array) except -1:
         if tuple(array.shape) != self.shape:
@@ -356,7 +359,7 @@ cdef class Buffer:
                 abi.hipStreamSynchronize(c_stream)
         finally:
             _device.leave(previous)
-        return 0
+        return release_finished()
 
     def to_numpy(self, *, stream=None):
         """Return a copy as a numpy array.
@@ -390,7 +393,8 @@ cdef class Buffer:
         cdef Capturing capturing = None
         cdef int device = self.device_index, previous
         self.check_writable()
-        if not hasattr(value, "__index__") or not 0 <= value <= 255:
+        byte = integer_of(value)
+        if byte is None or not 0 <= byte <= 255:
             raise InvalidProblemError(f"value: got {value!r}, expected a byte from 0 to 255")
         cdef void* data = NULL
         if stream is not None:
@@ -402,13 +406,15 @@ cdef class Buffer:
             return
         previous = _device.enter(device)
         try:
-            abi.hipMemsetAsync(data, value, self.nbytes, c_stream)
+            abi.hipMemsetAsync(data, byte, self.nbytes, c_stream)
         finally:
             _device.leave(previous)
         if capturing is not None:
             capturing.keep(source)
         elif device != self.device_index or not isinstance(source, Allocation):  # which hipFree frees, after the device's work
             hold(c_stream, device, (source,))
+        else:
+            release_finished()
         self.written()
 
     def __dlpack_device__(self):
@@ -430,19 +436,22 @@ cdef class Buffer:
         """
         cdef Operand exported
         cdef int i
+        cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
         device_pair = self.__dlpack_device__()
+        number = integer_of(stream)
+        if stream is not None and number != -1:
+            handle_of(stream if number is None else number, &c_stream, &use)  # which refuses what is none
+        wanted, version = pair_of(dl_device, "dl_device"), pair_of(max_version, "max_version")
         if copy:
             raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
-        if dl_device is not None and tuple(dl_device) == (kDLCPU, 0) and device_pair[0] == kDLROCMHost:
-            device_pair = (kDLCPU, 0)  # pinned memory is the CPU's too
-        if dl_device is not None and tuple(dl_device) == (kDLROCM, self.device_index) and device_pair[0] == kDLCPU and not self.foreign_type:
-            device_pair = (kDLROCM, self.device_index)  # the host platform's memory is also its device's, as programs for ROCm know it
-        if dl_device is not None and tuple(dl_device) != device_pair:
-            raise BufferError(f"the Buffer is on DLPack device {device_pair}, not on {tuple(dl_device)}")
-        try:
-            versioned = max_version is not None and max_version[0] >= 1
-        except (TypeError, IndexError, KeyError):
-            raise InvalidOperandError(f"max_version: got {max_version!r}, expected None or two integers") from None
+        # Pinned memory is the CPU's too; the host platform's is also its device's, as programs for ROCm know it.
+        if wanted == (kDLCPU, 0) and device_pair[0] == kDLROCMHost or (
+                wanted == (kDLROCM, self.device_index) and device_pair[0] == kDLCPU and not self.foreign_type):
+            device_pair = wanted
+        if wanted is not None and wanted != device_pair:
+            raise BufferError(f"the Buffer is on DLPack device {device_pair}, not on {wanted}")
+        versioned = version is not None and version[0] >= 1
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
         source = self.memory_now(<void**>&exported.data)
@@ -450,20 +459,11 @@ cdef class Buffer:
         exported.device_type, exported.device_id = device_pair[0], device_pair[1]
         for i in range(self.ndim):
             exported.shape[i] = self.extents[i]
-        if stream != -1:
+        if number != -1:
             self.drain()
         return export_capsule(source, &exported, versioned, DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0)
 
-    @property
-    def __array_interface__(self):
-        self.check()
-        if not self.on_cpu() or not array_type_of_hip(self.type).in_numpy:
-            raise AttributeError(f"numpy's array interface has no memory of devices and no {self.dtype}; use to_numpy()")
-        address = self.handle
-        self.shared = True
-        self.drain()
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (address, bool(self.read_only_))}
-
+    # No __array_interface__: by that numpy would keep this object, and not the memory, which would outlive close().
     def __array__(self, dtype=None, copy=None):
         self.drain()
         return elements_of(self, *memory_of(self), dtype, copy)
@@ -478,8 +478,6 @@ cdef class Buffer:
             return
         self.closed = True
         self.data = NULL
-        if self.shared:
-            return  # an array of numpy's keeps this object, and with it the memory
         source, self.source = self.source, None
         self.tensor = None
         # Its last reference frees it too, but has nobody to raise an error to.

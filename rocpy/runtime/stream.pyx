@@ -26,8 +26,8 @@ cdef class Stream(StreamHandle):
 
     Parameters
     ----------
-    device : Device or int
-        Device of the stream.
+    device : Device or int, optional
+        Device of the stream; the thread's current device by default.
     nonblocking : bool
         Whether the stream ignores the device's null stream; otherwise the two wait for each other.
     priority : int
@@ -58,10 +58,10 @@ cdef class Stream(StreamHandle):
     True
     """
 
-    __signature__ = signature_like(lambda device=0, *, nonblocking=False, priority=0: None)
+    __signature__ = signature_like(lambda device=None, *, nonblocking=False, priority=0: None)
 
     @cython.embedsignature(False)  # Cython puts the `*` elsewhere
-    def __init__(self, device=0, *, nonblocking=False, priority=0):
+    def __init__(self, device=None, *, nonblocking=False, priority=0):
         cdef object wanted = integer_of(priority)
         if wanted is None:
             raise InvalidProblemError(f"priority: got {priority!r}, expected an integer")
@@ -156,7 +156,6 @@ cdef class Stream(StreamHandle):
                 f"Event(device={self.device_index})"
             )
         abi.hipEventRecord(event.c_event, self.c_stream)
-        event.is_recorded = True
         return event
 
     def capture(self, mode="thread_local"):

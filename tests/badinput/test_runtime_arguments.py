@@ -16,10 +16,37 @@ def test_a_location(location):
         rocpy.Buffer(4, location=location)
 
 
-@pytest.mark.parametrize("version", ["a", 1, (), ("a", "b"), {}])
-def test_a_version_of_dlpack(version):
-    with rocpy.Buffer(4) as buffer, pytest.raises(rocpy.InvalidOperandError, match="^max_version: got "):
-        buffer.__dlpack__(max_version=version)
+@pytest.mark.parametrize("pair", ["a", 1, (), ("a", "b"), {}, (1,), (1, 0, 0), (1.0, 0), {1: 0}])
+@pytest.mark.parametrize("name", ["max_version", "dl_device"])
+def test_a_version_and_a_device_of_dlpack(name, pair):
+    with rocpy.Buffer(4) as buffer, pytest.raises(rocpy.InvalidOperandError, match=f"^{name}: got .*two integers"):
+        buffer.__dlpack__(**{name: pair})
+
+
+@pytest.mark.parametrize("stream", ["x", 1.5, True, -2, [], np.ones(1)])
+def test_a_stream_of_dlpack(stream):
+    with rocpy.Buffer(4) as buffer:
+        with pytest.raises(rocpy.InvalidOperandError, match="^stream: "):
+            buffer.__dlpack__(stream=stream)
+        for number in (None, -1, 0, 1, 2, np.int64(-1), np.int64(2)):
+            assert buffer.__dlpack__(stream=number) is not None
+
+
+@pytest.mark.parametrize("value", [256, -1, 1.5, "a", None, True, np.array([3]), np.array([1, 2]), [3], 2**70])
+def test_a_byte(value):
+    with (
+        rocpy.Buffer(4) as buffer,
+        pytest.raises(rocpy.InvalidProblemError, match="^value: got .*a byte from 0 to 255"),
+    ):
+        buffer.fill(value)
+
+
+@pytest.mark.parametrize("array", [np.ones(3, bool), np.zeros(2, "m8[s]")])
+def test_an_element_type_of_no_buffer(array):
+    with pytest.raises(
+        rocpy.InvalidOperandError, match="^array: (ndarray of bool cannot be a Buffer: its element type|.*export)"
+    ):
+        rocpy.Buffer.from_dlpack(array)
 
 
 @pytest.mark.parametrize("method", ["copy_to", "copy_from"])

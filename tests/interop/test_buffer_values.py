@@ -38,6 +38,17 @@ def test_numpy_sees_its_elements(kind):
     np.testing.assert_array_equal(view.view(np.uint8), copy.view(np.uint8))
 
 
+@pytest.mark.skipif(int(np.__version__.partition(".")[0]) < 2, reason="numpy 1 does not ask for no copy")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_that_is_not_wanted_is_refused(kind):
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("device memory is no numpy array")
+    buffer = filled(kind)
+    assert np.asarray(buffer, buffer.dtype, copy=False).ctypes.data == buffer.handle
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(buffer, np.float64, copy=False)
+
+
 def test_a_closed_buffer_is_no_array():
     for kind in KINDS[:2]:
         buffer = filled(kind)

@@ -161,6 +161,13 @@ def test_events():
         ):
             with pytest.raises(InvalidProblemError, match=named):
                 one.elapsed_ms(other)
+        with rocpy.Stream(nonblocking=True) as third, rocpy.Event() as captured:
+            with third.capture() as graph:
+                third.record(captured)
+            graph.launch()
+            for one, other, named in ((captured, start, "the earlier event"), (start, captured, "later")):
+                with pytest.raises(InvalidProblemError, match=f"elapsed_ms: {named} was never recorded"):
+                    one.elapsed_ms(other)
         with pytest.raises(InvalidProblemError, match="event: is of device 1, and the stream of device 0"):
             first.record(rocpy.Event(device=1))
         kept.close()
@@ -188,8 +195,12 @@ def test_devices():
     assert device.properties["arch"] == device.arch
     device.synchronize()
     other = rocpy.Device(rocpy.Device.count() - 1)
+    assert weakref.ref(other)() is other
     with other:
         assert rocpy.Device.current() == other
+        for noun in (rocpy.Stream(), rocpy.Event(), rocpy.Buffer(3), rocpy.Stream().capture()):
+            assert noun.device == other
+        rocpy.Stream().record(rocpy.Event()).synchronize()
         with device, device:
             assert rocpy.Device.current() == device
         assert rocpy.Device.current() == other
@@ -422,10 +433,14 @@ def test_exit_with_live_objects_and_queued_work():
         "for _ in range(20): buffer.fill(3, stream=stream)\n"
         "hold_objects(stream, numpy.zeros(1000), buffer)\n"
         "stream.record(event)\n"
+        "values = rocpy.Buffer(4)\n"
+        "class Last:\n"
+        "    def __del__(self): values.copy_from(values.to_numpy() * 0 + 7); print(values.to_numpy()[0])\n"
+        "last = Last()\n"
         "print('end')\n"
     )
     done = run_python(code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n7\n", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import mmap
+import pathlib
 import threading
 
 import numpy as np
@@ -25,6 +27,11 @@ def reuse_memory():
     """Write other numbers where memory that was given back too early would show them."""
     for _ in range(20):
         filled(-1.7e38).close()
+
+
+def address_space():
+    """Size of the process's address space, in bytes."""
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
 
 
 def test_a_plan_keeps_the_memory_of_its_operands():
@@ -88,6 +95,24 @@ def test_arrays_of_numpys_keep_the_memory(export):
     assert (array == 5).all()
     with pytest.raises(rocpy.ClosedError):
         rocpy.matmul(buffer, buffer)
+
+
+@pytest.mark.parametrize(
+    "look", [np.asarray, np.shape, np.from_dlpack, lambda buffer: hasattr(buffer, "__array_interface__")]
+)
+def test_close_frees_memory_whose_arrays_are_gone(look):
+    """Although the closed Buffer is still there."""
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("the CPU cannot read this device's memory")
+    before = address_space()
+    buffer = rocpy.Buffer(64 << 20)
+    array = look(buffer)
+    buffer.close()
+    if isinstance(array, np.ndarray):
+        assert address_space() > before + (32 << 20)
+    del array
+    assert address_space() < before + (32 << 20)
+    assert buffer.is_closed
 
 
 USES = {

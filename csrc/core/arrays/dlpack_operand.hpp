@@ -29,7 +29,7 @@ inline const char *fault_message(int fault) {
     case fault_too_large:
       return "its extents or strides exceed the address space";
     case fault_type:
-      return "its element type is not supported in a matrix product";
+      return "its element type is none of rocpy's; convert it first";
     case fault_null_data:
       return "its data pointer is null although it has elements";
     case fault_misaligned:

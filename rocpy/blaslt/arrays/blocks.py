@@ -245,7 +245,7 @@ def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], transpos
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])
         if isinstance(scale, Buffer):
-            buffer = Buffer(shape, scale.dtype)
+            buffer = Buffer(shape, scale.dtype, device=scale.device_index)
             buffer.copy_from(np.ascontiguousarray(scale.to_numpy().swapaxes(-1, -2)))
             return buffer
         scale = scale.swapaxes(-1, -2) if hasattr(scale, "swapaxes") else scale

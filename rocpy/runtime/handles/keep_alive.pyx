@@ -161,7 +161,7 @@ cdef int release_finished() except -1:
     # A query may be what a capture forbids; what is held can wait for the capture's end.
     if _capture.captures:
         return 0
-    if _capture.foreign_graphs and not _capture.foreign_captures:
+    if _capture.foreign_graphs:
         _capture.drop_gone_graphs()
     while held_by_captures:
         held_by_captures.pop()
@@ -248,6 +248,7 @@ def _after_fork():
     _capture.forget_foreign()
 
 
+_device.after_wait = release_finished
 atexit.register(_at_exit)
 gc.callbacks.append(_on_collection)
 os.register_at_fork(after_in_child=_after_fork)

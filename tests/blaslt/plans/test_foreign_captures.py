@@ -300,6 +300,36 @@ def test_operands_and_results_are_kept_until_the_graph_is_gone(foreign, form):
     del noise
 
 
+RELEASES = {
+    "garbage collection": lambda stream, buffer: gc.collect(),
+    "a stream is waited for": lambda stream, buffer: stream.synchronize(),
+    "a stream is asked": lambda stream, buffer: stream.done,
+    "an event is waited for": lambda stream, buffer: stream.record().synchronize(),
+    "an event is asked": lambda stream, buffer: stream.record().done,
+    "the device is waited for": lambda stream, buffer: stream.device.synchronize(),
+    "a copy": lambda stream, buffer: buffer.to_numpy(),
+    "a fill": lambda stream, buffer: buffer.fill(1, stream=stream),
+    "a launch of a graph": lambda stream, buffer: buffer.graph.launch(stream),
+}
+
+
+class Filled(rocpy.Buffer):
+    """Memory, and a graph that fills it."""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_a_graph_kept_leaves_with_the_next_call_after_it(foreign, release):
+    with rocpy.Stream(nonblocking=True) as stream, Filled(4) as buffer:
+        with stream.capture() as buffer.graph:
+            buffer.fill(2, stream=stream)
+        graph, _, _, operand = captured_product(foreign, "function", np.zeros((6, 5), np.float32))
+        RELEASES[release](stream, buffer)
+        assert operand() is not None
+        foreign.destroy(graph)
+        RELEASES[release](stream, buffer)
+        assert operand() is None
+
+
 def test_what_is_made_of_a_graph_keeps_what_the_graph_kept(foreign):
     """Instantiated twice and cloned, its makers destroyed one after the other; captured again into another graph."""
     hip = foreign.hip
@@ -341,7 +371,8 @@ def test_a_capture_that_failed_or_was_dropped_keeps_nothing(foreign):
     rocpy.matmul(a, b, out=out, stream=other)
     good(hip.hipStreamDestroy(other))
     del a, b
-    until_dropped(foreign, operand)
+    gc.collect()
+    assert operand() is None
 
 
 def test_an_instance_takes_the_place_of_another(foreign):

@@ -3,10 +3,12 @@
 
 import gc
 import itertools
+import threading
 import weakref
 
 import numpy as np
 import pytest
+from blocked_streams import blocked
 
 import rocpy
 
@@ -14,6 +16,10 @@ pytestmark = pytest.mark.skipif(
     not rocpy.platform.current().host_memory,
     reason="operands in CPU memory, which this device cannot use, are refused in a capture: see test_staging.py",
 )
+
+
+class Array(np.ndarray):
+    """An array that can be watched."""
 
 
 @pytest.fixture
@@ -94,9 +100,6 @@ def test_an_epilogue_with_two_results(stream):
 
 
 def test_the_graph_keeps_operands_and_results(stream):
-    class Array(np.ndarray):
-        """An array that can be watched."""
-
     a, b = (x.view(Array) for x in arrays())
     wanted = np.asarray(a @ b)
     with stream.capture() as graph:
@@ -200,6 +203,80 @@ def test_a_capture_that_fails_leaves_a_closed_graph(stream):
         rocpy.matmul(a, b, stream=stream, alpha=1 / 0)
     np.testing.assert_allclose(rocpy.matmul(a, b, stream=stream), rocpy.matmul(a, b), rtol=1e-6)
     stream.synchronize()
+
+
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_only_its_own_thread_ends_a_capture(stream, error):
+    """Another one is refused, also where its block failed; then the capture goes on and its own thread ends it."""
+    memory, refused = rocpy.Buffer(4), []
+    graph = stream.capture()
+
+    def leave():
+        try:
+            graph.__exit__(error, None, None)
+        except rocpy.LibraryError as caught:
+            refused.append(caught.status_name)
+
+    with graph:
+        memory.fill(1, stream=stream)
+        thread = threading.Thread(target=leave)
+        thread.start()
+        thread.join()
+        assert "being captured" in repr(graph)
+        memory.fill(2, stream=stream)
+    assert refused == ["hipErrorStreamCaptureWrongThread"]
+    assert graph.node_count == 2
+    graph.launch()
+    stream.synchronize()
+    assert (memory.to_numpy() == 2).all()
+
+
+def test_a_graph_that_is_dropped_in_its_block_ends_the_capture(stream):
+    memory, operand = rocpy.Buffer(4), np.ones((2, 2), np.float32).view(Array)
+    kept = weakref.ref(operand)
+    graph = stream.capture().__enter__()
+    rocpy.matmul(operand, operand, stream=stream)
+    del graph, operand
+    gc.collect()
+    assert kept() is None
+    memory.fill(3, stream=stream)
+    stream.synchronize()
+    assert (memory.to_numpy() == 3).all()
+
+
+def test_a_graph_that_another_thread_drops_warns_and_leaves_the_capture(stream):
+    box = [stream.capture().__enter__()]
+    thread = threading.Thread(target=box.clear)
+
+    def drop():
+        thread.start()
+        thread.join()
+
+    with pytest.warns(rocpy.RocpyWarning, match="dropped in its block.*WrongThread"):
+        drop()
+    stream.close()  # which ends the capture in HIP
+    with rocpy.Stream() as other:
+        operand = np.ones((2, 2), np.float32).view(Array)
+        kept = weakref.ref(operand)
+        rocpy.matmul(operand, operand, stream=other)
+        del operand
+        other.synchronize()
+        assert kept() is None
+
+
+def test_a_launch_on_a_stream_of_another_device(stream):
+    """HIP takes such a stream. The work is queued once, and the call returns before it is done."""
+    memory = rocpy.Buffer(4, device=0)
+    memory.fill(0)
+    with stream.capture() as graph:
+        memory.fill(8, stream=stream)
+    with rocpy.Stream(1, nonblocking=True) as other:
+        with blocked(other):
+            graph.launch(other)
+            assert not other.done
+            assert (memory.to_numpy(stream=stream) == 0).all()
+        other.synchronize()
+        assert (memory.to_numpy() == 8).all()
 
 
 def test_misuse_is_told(stream):

@@ -133,6 +133,17 @@ def test_scalars_in_device_mode_and_half_scale(handle):
         np.testing.assert_array_equal(c, 2.5 * a)
 
 
+def test_matrices_without_elements(handle):
+    """A batch of them needs no stride, and nothing is written."""
+    c, one = np.full(4, 7, np.float32), np.ones(1, np.float32)
+    for rows, columns in ((0, 0), (0, 3), (3, 0)):
+        layout = calls.make_layout(Type.HIP_R_32F, rows, columns, max(rows, 1), batch=3, stride=0)
+        assert transform(handle, make_desc(), one, c, layout, one, c, layout, c, layout) == SUCCESS
+    assert (c == 7).all()
+    layout = calls.make_layout(Type.HIP_R_32F, 1, 1, 1, batch=3, stride=0)
+    assert transform(handle, make_desc(), one, c, layout, one, c, layout, c, layout) == INVALID_VALUE
+
+
 def test_statuses(handle, capfd):
     layout = calls.make_layout(Type.HIP_R_32F, 2, 2, 2)
     other = calls.make_layout(Type.HIP_R_32F, 2, 3, 2)

@@ -240,8 +240,9 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
   transform.batch_stride = layout_c->batch_stride;
   transform.type = layout_c->type;
   transform.scale_type = entry->scale_type;
+  const bool is_empty = transform.rows == 0 || transform.columns == 0;
   if (!plain(*layout_c) || transform.batch < 1 || transform.batch_stride < 0 ||
-      (transform.batch > 1 && transform.batch_stride == 0) ||
+      (transform.batch > 1 && transform.batch_stride == 0 && !is_empty) ||
       !make_source(a, layout_a, entry->trans_a, *layout_c, &transform.a) ||
       !make_source(b, layout_b, entry->trans_b, *layout_c, &transform.b)) {
     report("hipblasLtMatrixTransform", "types, shapes, orders, strides or batch counts of A, B and C do not match");
@@ -256,7 +257,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
     transform.alpha_pointer = alpha;
     transform.beta_pointer = beta;
   }
-  if (transform.rows == 0 || transform.columns == 0) return HIPBLAS_STATUS_SUCCESS;
+  if (is_empty) return HIPBLAS_STATUS_SUCCESS;
 
   rocpy_host::Stream *queue = rocpy_host::resolve(stream);
   if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
