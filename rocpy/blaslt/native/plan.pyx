@@ -371,6 +371,8 @@ cdef class NativeProduct(Planned):
         if _reset.check(problem, operands, changes, self.options.dynamic) or conjugation_changed:
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
         reset_factors(&factors, alpha, beta, named["c"], fresh.a.type)
+        if self.call.get() != NULL and self.call.get().integer_factors:
+            check_whole(&factors)
         if accept is not None:
             accept(problem)
         if problem is not self.problem:
@@ -392,8 +394,6 @@ cdef class NativeProduct(Planned):
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
-        if self.call.get() != NULL and self.call.get().integer_factors:
-            check_whole(&factors)
         self.originals = {}
         self.operand_arrays = dict.fromkeys(self.operand_arrays)
         self.owner = self.weight = self.taken = None

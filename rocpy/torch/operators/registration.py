@@ -24,7 +24,7 @@ from rocpy.torch.operators.kernels import split_names
 from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
-__all__ = ["LIBRARY", "autocast_device", "cast_for", "define", "record", "route_of"]
+__all__ = ["LIBRARY", "autocast_device", "cast_for", "check_without_values", "define", "record", "route_of"]
 
 LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
 
@@ -173,13 +173,13 @@ def cast_for(device: str) -> Callable[[Any], Any]:
         return value
 
     return cast
+
+
 def check_without_values(operator: Any, arguments: Sequence[Any], required: bool = False) -> None:
     """Refuse what an operator refuses by shapes and types, where a tensor has no memory or it is ``required``."""
     if required or any(x.is_meta or is_fake(x) for x in _tensors(arguments)):
         device = autocast_device(arguments[0])
         _fakes[operator](*(arguments if device is None else _narrow[operator](cast_for(device), arguments)))
-
-
 
 
 def _autocast(operator: Any, device: str, narrow: _Narrow) -> Callable[..., Any]:

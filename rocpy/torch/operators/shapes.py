@@ -15,14 +15,7 @@ from rocpy._producers.torch_refusals import is_unreadable, refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import current_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.model.product_types import (
-    RESULT_TYPES,
-    find_family,
-    gradient_type,
-    is_float8,
-    result_and_compute,
-    type_for_out,
-)
+from rocpy.blaslt.model.product_types import find_family, gradient_type, is_float8, result_and_compute, type_for_out
 from rocpy.blaslt.model.settings import check_whole_factors
 from rocpy.blaslt.selection.recipes import check_function
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -206,6 +199,8 @@ def check_product(
         clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
     )
     check_function(problem)
+    if problem.dtype == "int32" and isinstance(settings.alpha, int | float) and isinstance(settings.beta, int | float):
+        check_whole_factors(float(settings.alpha), float(settings.beta))
     return problem
 
 
@@ -247,8 +242,6 @@ def dtype_for_out(a: Tensor, b: Tensor, out: Tensor, c: Any, bias: Any, aux: Any
 def gradient_dtype(result: torch.dtype) -> torch.dtype:
     """Return the type of a bias gradient for results of a type."""
     return _dtype(gradient_type(_name(result)))
-    if problem.dtype == "int32" and isinstance(settings.alpha, int | float) and isinstance(settings.beta, int | float):
-        check_whole_factors(float(settings.alpha), float(settings.beta))
 
 
 def _dtype(name: str) -> torch.dtype:
