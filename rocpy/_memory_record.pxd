@@ -11,7 +11,7 @@ from rocpy._producers.torch_memory cimport TensorWords
 cdef struct TypeIdentity:
     const void* descriptor  # of numpy
     DLDataType dlpack  # of torch
-    int64_t hash  # of torch's own object, for a type that DLPack has no name for
+    int64_t hash  # of torch's own object, for a type that DLPack has no name for; hipDataType of an exporter's
 
 
 # Where an array of torch is.
@@ -50,8 +50,9 @@ cdef class MemoryRecord:
     cdef bint is_as_before(self, const MemoryLayout* now) except -1
 
 
-# The record of an array; None for one of a producer that keeps the memory that it lent.
-cdef MemoryRecord record_of(object array, str name)
+# The record of an array of numpy or torch, None for others. With `view`, numpy's view or the array itself, also of an object that is asked
+# for its memory: by what was read of the view. That it is not asked for here: it may give other memory each time, and free what it gave.
+cdef MemoryRecord record_of(object array, str name, object view=*, const Operand* read=*)
 cpdef bint any_moved(tuple records) except -1
 # Refuses arrays whose memory or layout changed since it was recorded, while the call's own arguments were read.
 cdef int refuse_changed(tuple records) except -1

@@ -3,18 +3,25 @@
 
 An array of numpy and a tensor of torch may get other memory while it stays the same object: by ``ndarray.resize``, by
 ``tensor.data = other``, ``tensor.set_`` or ``tensor.resize_``. An address that was read of it is then one of freed memory.
-Other producers lend memory that stays for as long as the loan.
+An object of another kind may have other memory whenever it is asked for it again; what it exports by DLPack or the buffer protocol stays
+until that is given back, while nothing holds what it names in an array interface.
 """
 
 cimport numpy as cnp
 from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from rocpy._dlpack cimport DLTensor, Operand, array_type_of_hip, max_dims
+from rocpy._dlpack cimport DLDeviceType, DLTensor, Operand, array_type_of_hip, max_dims
+from rocpy._producers.foreign_arrays cimport exports_memory, parse_foreign
+from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
 from rocpy._producers.torch_memory cimport read_words, words_hold
 from rocpy._producers.torch_tensors cimport is_clear, learn, refuse_recorded, torch_api
+from rocpy.runtime.memory cimport Buffer
+
+import numpy
 
 from rocpy.errors import InvalidOperandError
 
@@ -23,6 +30,7 @@ cnp.import_array()
 cdef enum:
     of_numpy = 1
     of_torch = 2
+    of_exporter = 3
 
 
 cdef object other_type = None  # the last that was neither's, which it stays: a class keeps its bases
@@ -76,8 +84,39 @@ cdef int read_tensor(object array, MemoryLayout* out) except -1:
     return 0
 
 
+cdef bint is_exporter(object array) except -1:
+    """Whether an object of another kind is asked for its memory anew each time: a capsule can be read once, a Buffer keeps its memory."""
+    return not isinstance(array, (Buffer, numpy.generic)) and exports_memory(array)
+
+
+cdef int read_exporter(object array, str name, MemoryLayout* out) except -1:
+    cdef Operand seen
+    if not cnp.PyArray_Check(array):
+        parse_foreign(array, name, &seen)
+    elif not parse_ndarray(array, &seen):
+        parse_ndarray_other(array, name, &seen)
+    return layout_of(&seen, out)
+
+
+cdef int layout_of(const Operand* seen, MemoryLayout* out) except -1:
+    cdef int axis
+    memset(out, 0, sizeof(MemoryLayout))
+    if not seen.copied:
+        out.data = seen.data
+    out.type.hash, out.ndim = seen.type, seen.ndim
+    out.device.dlpack.device_type, out.device.dlpack.device_id = <DLDeviceType>seen.device_type, seen.device_id
+    for axis in range(seen.ndim):
+        out.shape[axis], out.strides[axis] = seen.shape[axis], seen.strides[axis]
+    return 0
+
+
 cdef class MemoryRecord:
     """Where an array's memory is, and how the elements lie in it."""
+
+    @property
+    def is_exported(self):
+        """Whether the array is neither numpy's nor torch's."""
+        return self.kind == of_exporter
 
     def moved(self):
         """Return whether the array has other memory than when it was recorded.
@@ -95,6 +134,8 @@ cdef class MemoryRecord:
         cdef cnp.npy_intp* strides
         cdef cnp.ndarray array
         cdef int axis
+        if self.kind == of_exporter:
+            return False
         if self.kind != of_numpy:
             return words_hold(self.array, self.words)
         array = <cnp.ndarray>self.array
@@ -113,13 +154,15 @@ cdef class MemoryRecord:
             return False
         if self.kind == of_numpy:
             read_ndarray(<cnp.ndarray>self.array, &now)
-        else:
+        elif self.kind == of_torch:
             read_tensor(self.array, &now)
+        else:
+            read_exporter(self.array, self.name, &now)
         if not self.is_as_before(&now):
             before = f"shape {shape_of(&self.layout)}, {self.dtype}, strides {strides_of(&self.layout)}"
             raise InvalidOperandError(
                 f"{self.name}: had {before} when it was passed, and now has shape {shape_of(&now)}, "
-                f"{self.array.dtype}, strides "
+                f"{dtype_of(self.array, self.kind, &now)}, strides "
                 f"{strides_of(&now)}; pass an operand with another layout to reset_operands(), or create a new Matmul "
                 "for another shape")
         if now.data != self.layout.data:
@@ -178,28 +221,41 @@ cdef tuple strides_of(const MemoryLayout* layout):
     return tuple([layout.strides[axis] for axis in range(min(layout.ndim, max_dims))])
 
 
-cdef MemoryRecord record_of(object array, str name):
+cdef object dtype_of(object array, int kind, const MemoryLayout* layout):
+    return array_type_of_hip(<int32_t>layout.type.hash).name.decode() if kind == of_exporter else array.dtype
+
+
+cdef MemoryRecord record_of(object array, str name, object view=None, const Operand* read=NULL):
     cdef int kind = kind_of(array)
     cdef MemoryRecord record
+    if kind == 0 and (is_exporter(array) if view is array else cnp.PyArray_Check(view)):
+        kind = of_exporter
     if kind == 0:
         return None
     record = MemoryRecord.__new__(MemoryRecord)
-    record.array, record.name, record.kind, record.dtype = array, name, kind, array.dtype
+    record.array, record.name, record.kind = array, name, kind
     if kind == of_numpy:
         read_ndarray(<cnp.ndarray>array, &record.layout)
-    else:
+    elif kind == of_torch:
         read_tensor(array, &record.layout)
         read_words(array, &record.words)
+    elif read != NULL:
+        layout_of(read, &record.layout)
+    else:
+        read_exporter(view, name, &record.layout)
+    record.dtype = dtype_of(array, kind, &record.layout)
     return record if record.layout.ndim <= max_dims else None
 
 
-def records_of(arrays):
+def records_of(arrays, views=None):
     """Return where the memory of arrays is, as records whose ``moved()`` tells whether it is elsewhere since.
 
     Parameters
     ----------
     arrays : dict
-        By name, as errors name them; what is no array of numpy or torch has no record.
+        By name, as errors name them; numbers have no record.
+    views : dict, optional
+        What is read of them. With it arrays that are neither numpy's nor torch's have a record, too: they are asked for their memory again.
 
     Examples
     --------
@@ -210,7 +266,7 @@ def records_of(arrays):
     >>> record.moved()
     False
     """
-    return tuple([record for record in [record_of(array, name) for name, array in arrays.items()] if record is not None])
+    return tuple([record for record in [record_of(array, name, (views or {}).get(name)) for name, array in arrays.items()] if record is not None])
 
 
 cpdef bint any_moved(tuple records) except -1:

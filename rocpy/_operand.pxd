@@ -28,6 +28,8 @@ cdef bint is_plain(object array) noexcept
 cdef bint are_plain(PyObject* a, PyObject* b, PyObject* c, PyObject* bias, PyObject* aux) noexcept
 # What a product works with in the place of an object that offers its memory and nothing else, no dtype and no shape: numpy's view.
 cpdef object readable(object array, str name)
+# What can be read again and again: numpy's view of a capsule, which can be read once; others are themselves.
+cpdef object lasting(object array, str name)
 # numpy's view of an array in CPU memory; what is elsewhere, or must be copied, comes back as it is.
 cpdef object numpy_view(object array, str name=*)
 # An array given by the user was written.

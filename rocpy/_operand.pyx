@@ -11,14 +11,13 @@ from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
-from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport (
     ArrayType, DLDeviceType, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU, kDLROCMHost,
 )
-from rocpy._producers.foreign_arrays cimport parse_foreign, seen
+from rocpy._producers.foreign_arrays cimport exports_memory, parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
 from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact, new_view
 from rocpy._producers.torch_tensors cimport (
@@ -154,9 +153,11 @@ cpdef object readable(object array, str name):
     # First: a nested tensor's shape raises.
     if learn(cls) or (hasattr(array, "dtype") and hasattr(array, "shape")):
         return array
-    if hasattr(cls, "__dlpack__") or hasattr(array, "__array_interface__") or hasattr(array, "__array_struct__") or PyObject_CheckBuffer(array):
-        return numpy_view(array, name)
-    return array
+    return numpy_view(array, name) if exports_memory(array) else array
+
+
+cpdef object lasting(object array, str name):
+    return numpy_view(array, name) if PyCapsule_CheckExact(array) else array
 
 
 cdef bint overlaps_itself(const Operand* out):

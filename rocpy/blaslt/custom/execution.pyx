@@ -125,6 +125,7 @@ cdef class CustomExecution(PlannedProduct):
         refuse_gradients(self._records)
         self._plain.read_operands()
         if any_moved(self._records):  # refuses those of other shapes
+            self._take_exported()
             _custom.check_inputs(self.inputs)  # refuses those without memory
         if not self._strategies:
             self.plan_when_needed()

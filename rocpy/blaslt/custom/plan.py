@@ -8,7 +8,7 @@ from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._memory_record import MemoryRecord, any_moved, records_of
-from rocpy._operand import readable
+from rocpy._operand import lasting, readable
 from rocpy.blaslt.arrays.views import viewed, viewed_inputs
 from rocpy.blaslt.composed.plan import ComposedProduct
 from rocpy.blaslt.custom import binding as _custom
@@ -17,7 +17,7 @@ from rocpy.blaslt.custom.planning import MOST_CACHED_PLANS, CustomPlanning
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import scales_of
+from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.native import reset as _reset
 from rocpy.errors import (
@@ -28,9 +28,13 @@ from rocpy.errors import (
 __all__ = ["CustomProduct"]
 
 
-def _records_of(inputs: Mapping[str, Any]) -> tuple[MemoryRecord, ...]:
-    """Return where the memory of the function's inputs is: they are read there, in the shapes that they have now."""
-    return records_of({f"epilogue_inputs[{name!r}]": value for name, value in inputs.items()})
+def _label(name: str) -> str:
+    """Return an input of the function as errors name it."""
+    return f"epilogue_inputs[{name!r}]"
+
+
+def _lasting_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: lasting(value, _label(name)) for name, value in inputs.items()}
 
 
 class CustomProduct(CustomPlanning):
@@ -66,11 +70,13 @@ class CustomProduct(CustomPlanning):
         self.single = epilogue.expression.single
         self.alpha, self.beta, self.stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
-        self._like = readable(a, "a")
-        a, c = viewed(self._like, "a"), viewed(c, "c")
-        self.right = viewed(b, "b")
+        sources = {name: lasting(value, name) for name, value in (("a", a), ("b", b), ("c", c))}
+        self._like = readable(sources["a"], "a")
+        a, c = viewed(self._like, "a"), viewed(sources["c"], "c")
+        self.right = viewed(sources["b"], "b")
         b = snapshot_of(self.right)
-        self.inputs = viewed_inputs(_custom.complete(epilogue, epilogue_inputs, b))
+        input_sources = _lasting_inputs(_custom.complete(epilogue, epilogue_inputs, b))
+        self.inputs = viewed_inputs(input_sources)
         #: Whether the function's bias is the one that the Weight carries.
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_inputs(self.inputs)
@@ -81,7 +87,7 @@ class CustomProduct(CustomPlanning):
         self._bounds: dict[Any, tuple[_custom.Bound, Problem]] = {}
         self.bound, self.problem, self.numbers = self._bound_of(self._plain.problem, self.inputs)
         self.device_index = self._find_device()
-        self._records = _records_of(self.inputs)
+        self._records = self._records_of(sources, input_sources)
         self._begin_plans()
         self.closed = False
 
@@ -98,6 +104,22 @@ class CustomProduct(CustomPlanning):
             if len(self._bounds) > 2 * MOST_CACHED_PLANS:
                 del self._bounds[next(iter(self._bounds))]
         return *entry, numbers
+
+    def _records_of(self, operands: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[MemoryRecord, ...]:
+        """Return where the memory of the function's inputs is, and of those operands of which numpy's views are read.
+
+        The product inside has records of the other operands.
+        """
+        arrays = {name: one for name, one in operands.items() if one is not self.operands[name]}
+        arrays |= {_label(name): one for name, one in inputs.items()}
+        return records_of(arrays, {**self.operands, **{_label(name): one for name, one in self.inputs.items()}})
+
+    def _take_exported(self) -> None:
+        """Take those operands and inputs of which numpy's views are read, and whose memory is elsewhere now."""
+        changed = {one.name: one.array for one in self._records if one.is_exported and one.moved()}
+        if changed:
+            inputs = {name: changed.pop(_label(name)) for name in self.inputs if _label(name) in changed}
+            self.reset_operands(**changed, epilogue_inputs=inputs)
 
     def _find_device(self) -> int:
         return device_and_stream(self._plain.operand_arrays["a"], self.stream)[0]
@@ -125,21 +147,18 @@ class CustomProduct(CustomPlanning):
         """Put other operands in the place of those before; ``epilogue_inputs`` are those that change."""
         self.check_open()
         _custom.refuse_operands(bias=bias, aux=aux)
-        like = self._like if a is None else readable(a, "a")
-        right = self.right if b is None else viewed(b, "b")
-        changes = {
-            "a": None if a is None else viewed(like, "a"),
-            "b": None if b is None else snapshot_of(right),
-            "c": viewed(c, "c"),
-        }
-        changes = {name: value for name, value in changes.items() if value is not None}
+        sources = {name: lasting(one, name) for name, one in (("a", a), ("b", b), ("c", c)) if one is not None}
+        like = self._like if a is None else readable(sources["a"], "a")
+        changes = {name: viewed(like if name == "a" else one, name) for name, one in sources.items()}
+        right = changes.get("b", self.right)
+        if b is not None:
+            changes["b"] = snapshot_of(right)
         scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
         scales = {name: value for name, value in scales.items() if value is not None}
-        inputs = self._changed_inputs(epilogue_inputs, changes)
+        inputs, input_sources = self._changed_inputs(epilogue_inputs, changes)
         bound, own, numbers = self.bound, self.problem, self.numbers
-        new = {name: value for name, value in inputs.items() if value is not self.inputs.get(name)}
-        stays = {id(value) for name, value in inputs.items() if name not in new}
-        records = tuple(one for one in self._records if id(one.array) in stays)
+        replaced = {*sources, *map(_label, input_sources)}
+        records = tuple(one for one in self._records if one.name not in replaced)
         any_moved(records)  # those that stay are refused where they are of another shape than before
 
         def accept(problem: Problem) -> None:
@@ -148,7 +167,7 @@ class CustomProduct(CustomPlanning):
                 bound, own, numbers = self._bound_of(problem, inputs)
                 self._check_same(bound, numbers)
 
-        self._plain.take(dict(changes), alpha, beta, scales_of(scales), accept)
+        self._plain.take(dict(changes), alpha, beta, scales, accept)
         before = (
             self.operands,
             self.inputs,
@@ -165,7 +184,7 @@ class CustomProduct(CustomPlanning):
         self.settings = {**self.settings, **scales}
         self.inputs, self.right, self._like = inputs, right, like
         self.bound, self.problem, self.numbers = bound, own, numbers
-        self._records = records + _records_of(new)
+        self._records = records + self._records_of(sources, input_sources)
         if "a" in changes:
             self.device_index = self._find_device()
         key, self._key = self._key, (own, self.device_index)
@@ -191,12 +210,15 @@ class CustomProduct(CustomPlanning):
             return
         arrays = {name: value for name, value in operands.items() if value is not None}
         unit = 0.0 if operands["c"] is None else 1.0
-        self._plain.take(arrays, alpha, unit if beta is None else beta, scales_of(settings), None)
+        scales = {name: settings[name] for name in SCALES if name in settings}
+        self._plain.take(arrays, alpha, unit if beta is None else beta, scales, None)
         self.device_index = self._find_device()
         self._reset_strategies()
 
-    def _changed_inputs(self, epilogue_inputs: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the function's inputs, with those that change; all of them must after a release."""
+    def _changed_inputs(
+        self, epilogue_inputs: Any, changes: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the function's inputs, and what those are read of that change; all of them must after a release."""
         if epilogue_inputs is not None and not isinstance(epilogue_inputs, Mapping):
             self.epilogue.complete(epilogue_inputs)  # which refuses it
         new = dict(epilogue_inputs or {})
@@ -206,18 +228,19 @@ class CustomProduct(CustomPlanning):
         if self.released:
             lacking = _reset.lacking_operands(self.problem, changes)
             names = [name for name in self.epilogue.inputs if name not in self.inputs and name not in new]
-            _reset.refuse_lacking(lacking + [f"epilogue_inputs[{name!r}]" for name in names])
+            _reset.refuse_lacking(lacking + [_label(name) for name in names])
         if not new:
-            return self.inputs
+            return self.inputs, {}
+        new = _lasting_inputs(new)
         inputs = viewed_inputs(self.epilogue.complete({**self.inputs, **new}))
         _custom.check_inputs(inputs)
-        return inputs
+        return inputs, new
 
     def _check_same(self, bound: _custom.Bound, numbers: Mapping[str, Any]) -> None:
         """Refuse inputs of other shapes and types, but for an M that may change, and results of other types."""
         old, new = dict(self.bound.inputs), dict(bound.inputs)
         for name in self.epilogue.inputs:
-            label = f"epilogue_inputs[{name!r}]"
+            label = _label(name)
             if name in old and name in new:
                 _reset.check_operand(self.bound.problem, label, "c", old[name], new[name], self.options.dynamic)
             elif type(numbers.get(name)) is not type(self.numbers.get(name)):

@@ -40,7 +40,8 @@ cdef class Matmul:
     operands' framework. A Matmul may be used by one thread at a time and raises an error if two use it; different
     Matmul objects run in parallel. On a GPU, operands in CPU memory are copied when they are passed, here and to
     reset_operands. Other operands and scales are read from their current memory on each ``execute``, also after
-    ``tensor.data = other`` and ``array.resize``; a changed shape, dtype, layout or device is an InvalidOperandError.
+    ``tensor.data = other`` and ``array.resize``, and objects with an array interface or DLPack are asked for it again; a
+    changed shape, dtype, layout or device is an InvalidOperandError.
 
     References
     ----------

@@ -30,6 +30,8 @@ cdef class Planned(PlannedProduct):
     cdef shared_ptr[CachedCall] call
     cdef readonly dict operand_arrays
     cdef dict originals  # what the user gave for those that are read at each execution
+    cdef dict original_scales  # likewise, of the scales
+    cdef dict views  # what was read of the originals: numpy's views, or they themselves
     cdef readonly tuple records  # where the memory of originals and scales was when it was read
     cdef tuple copied  # names of those of which a copy was read
     cdef readonly ScaleArguments scale_values  # the user's

@@ -122,7 +122,7 @@ cdef class Planned(PlannedProduct):
         resolve_device_and_stream(&self.operands.a, self.stream, &self.device, &c_stream, &use)
         self.generation = _device.generation_of(self.device)
         for name, array in self.originals.items():
-            record = record_of(array, name)
+            record = record_of(array, name, self.views[name], operand_named(&self.operands, name) if array is self.operand_arrays[name] else NULL)
             if record is not None:
                 records.append(record)
                 if array is self.operand_arrays[name]:  # neither packed nor on the device
@@ -131,7 +131,7 @@ cdef class Planned(PlannedProduct):
                 copied.append(name)
         if self.scales is not None and self.prototype is None:
             for name, value in self.scale_values.items():
-                record = record_of(value, name)
+                record = record_of(self.original_scales.get(name, value), name, value)
                 if record is not None:
                     records.append(record)
             if self.scales.copied is not None:

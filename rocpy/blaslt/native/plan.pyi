@@ -9,7 +9,6 @@ from rocpy._memory_record import MemoryRecord
 from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.blaslt.selection.recipes import Recipe
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
@@ -54,7 +53,7 @@ class NativeProduct(PlannedProduct):
         changes: dict[str, Any],
         alpha: Any,
         beta: Any,
-        scales: ScaleArguments | None,
+        scales: dict[str, Any],
         accept: Callable[[Problem], None] | None,
     ) -> None: ...
     def _compose(self, recipe: Recipe) -> Any: ...

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """NativeProduct: a planned product of the library's own, its operands and the path of each execution; _planned.pyx has its plans."""
 
+from numbers import Number
+
 cimport cython
 from libc.string cimport memcpy
 
@@ -20,7 +22,7 @@ from rocpy.blaslt.engine.launch cimport (
 from rocpy.blaslt.native._planned cimport Planned, Use, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales, check_apart
-from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales, scales_or_none
+from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales
 from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -36,6 +38,7 @@ from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.native import reset as _reset
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model.scale_arguments import scales_of
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
 from rocpy.errors import LibraryError, UnsupportedError
@@ -45,8 +48,23 @@ cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
 
 cdef dict read_each_time(dict operands):
-    """Return those operands whose memory is the caller's; what is read of a Weight has memory of its own."""
-    return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
+    """Return those operands and scales whose memory is the caller's; what is read of a Weight has memory of its own."""
+    return {name: value for name, value in operands.items() if not (value is None or isinstance(value, WeightOperand) or isinstance(value, Number))}
+
+
+cdef dict lasting_arrays(dict arrays):
+    return {name: _operand.lasting(value, name) for name, value in arrays.items() if value is not None}
+
+
+cdef dict readable_arrays(dict arrays):
+    return {name: _operand.readable(value, name) for name, value in arrays.items()}
+
+
+cdef int replace_originals(dict originals, dict changes) except -1:
+    for name in changes:
+        originals.pop(name, None)
+    originals.update(read_each_time(changes))
+    return 0
 
 
 cdef int refuse_others(tuple records, dict originals, dict changes) except -1:
@@ -83,12 +101,14 @@ cdef class NativeProduct(Planned):
             self.weight_bias = bias is not None
         if aux is not None:
             aux = sole_aux(aux)
-        a, b, c, bias, aux = [_operand.readable(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+        originals = lasting_arrays(dict(zip(_RESETTABLE, (a, b, c, bias, aux))))
+        original_scales = lasting_arrays({"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d})
+        views = readable_arrays(originals)
+        a, b, c, bias, aux = [views.get(name) for name in _RESETTABLE]
         self.options = _options.resolve_options(options)
-        cdef ScaleArguments scales = all_scales(b, scales_or_none(scale_a, scale_b, scale_c, scale_d, amax))
+        cdef ScaleArguments scales = all_scales(b, scales_of({**original_scales, "amax": amax}))
         if bias is not None and self.taken is not None:
-            b = _copies.unpacked(b, bias)
-        originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
+            b = originals["b"] = views["b"] = _copies.unpacked(b, bias)
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales, self.options)
         self.prototype, self.staged = None, ()
@@ -118,7 +138,9 @@ cdef class NativeProduct(Planned):
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         # Copies on the device hold what the operands were when they were given.
-        self.originals = {} if self.prototype is not None else read_each_time(originals)
+        self.originals, self.original_scales, self.views = {}, {}, views
+        if self.prototype is None:
+            self.originals, self.original_scales = read_each_time(originals), read_each_time(original_scales)
         self.record_memory()
         self.closed = False
 
@@ -131,7 +153,7 @@ cdef class NativeProduct(Planned):
         self.enter()
         try:
             if self.weight is not None and self.weight.read() is not self.taken:
-                self.take_operands({"b": self.weight}, None, None, None)
+                self.take_operands({"b": self.weight}, None, None, {})
             refuse_gradients(self.records)
             if stream is None:
                 stream = self.stream
@@ -270,7 +292,7 @@ cdef class NativeProduct(Planned):
     @cython.final
     cdef inline int read_again(self) except -1:
         if any_moved(self.records) or self.copied:
-            self.take_operands(dict(self.originals), None, None, None, True)
+            self.take_operands(dict(self.originals), None, None, self.original_scales, True)
         return 0
 
     def read_operands(self):
@@ -288,11 +310,11 @@ cdef class NativeProduct(Planned):
         self.enter(resetting=True)
         try:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
-            self.take_operands(changes, alpha, beta, scales_or_none(scale_a, scale_b, scale_c, scale_d, False))
+            self.take_operands(changes, alpha, beta, {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d})
         finally:
             self.busy = Use.idle
 
-    def take(self, dict changes, alpha, beta, ScaleArguments scales, accept):
+    def take(self, dict changes, alpha, beta, dict scales, accept):
         """Put other operands, factors and scales in the place of those before, as reset_operands() does.
 
         Parameters
@@ -301,8 +323,8 @@ cdef class NativeProduct(Planned):
             The operands that change, by name.
         alpha, beta : number or None
             Factors that change.
-        scales : ScaleArguments or None
-            Scales that change.
+        scales : dict
+            Scales that change, by name.
         accept : callable or None
             Called with the problem that they make, before anything is changed; what it raises comes out.
         """
@@ -312,7 +334,7 @@ cdef class NativeProduct(Planned):
         finally:
             self.busy = Use.idle
 
-    cdef int take_operands(self, dict changes, object alpha, object beta, ScaleArguments new_scales, bint same=False, object accept=None) except -1:
+    cdef int take_operands(self, dict changes, object alpha, object beta, dict changed_scales, bint same=False, object accept=None) except -1:
         """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
         before, and their memory is read again. `accept` may refuse the problem that they make."""
         cdef Operands fresh
@@ -336,21 +358,20 @@ cdef class NativeProduct(Planned):
                 changes["bias"] = taken.bias
             else:
                 changes["b"] = _copies.unpacked(taken, changes.get("bias", self.operand_arrays["bias"]))
-            if new_scales is None:
-                new_scales = scales_or_none(None, taken.factors, None, None, False)
-            elif new_scales.b is None:
-                new_scales = new_scales.replaced(b=taken.factors)
+            if changed_scales.get("scale_b") is None:
+                changed_scales = {**changed_scales, "scale_b": taken.factors}
         if self.released:
             _reset.refuse_lacking(_reset.lacking_operands(self.problem, changes))
         if "aux" in changes:
             changes["aux"] = sole_aux(changes["aux"])
-        changes = {name: _operand.readable(value, name) for name, value in changes.items()}
-        originals = dict(self.originals)
+        changes, changed_scales = lasting_arrays(changes), lasting_arrays(changed_scales)
+        originals, original_scales = dict(self.originals), dict(self.original_scales)
         if self.prototype is None and not same:
-            for name in changes:
-                originals.pop(name, None)
-            originals.update(read_each_time(changes))
-        values = _reset.scales(self.scale_values, new_scales)
+            replace_originals(originals, changes)
+            replace_originals(original_scales, changed_scales)
+        changes = readable_arrays(changes)
+        views = {**self.views, **changes}
+        values = _reset.scales(self.scale_values, scales_of(changed_scales))
         changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
         if self.prototype is not None:
             with _staging.on_device_of(self.stream):
@@ -380,7 +401,7 @@ cdef class NativeProduct(Planned):
         self.factors, self.scales, self.scale_values = factors, scales, values
         self.released = False
         memcpy(&self.operands, &fresh, sizeof(Operands))
-        self.operand_arrays, self.held, self.originals = named, held, originals
+        self.operand_arrays, self.held, self.originals, self.original_scales, self.views = named, held, originals, original_scales, views
         self.record_memory()
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
@@ -394,7 +415,7 @@ cdef class NativeProduct(Planned):
         self.enter(resetting=True)
         self.released = True
         self.held = self.records = ()
-        self.originals = {}
+        self.originals, self.views = {}, {}
         self.operand_arrays = dict.fromkeys(self.operand_arrays)
         self.owner = self.weight = self.taken = None
         if self.unfused is not None:
@@ -408,7 +429,7 @@ cdef class NativeProduct(Planned):
         self.closed = True
         self.call.reset()
         self.held = self.records = ()
-        self.operand_arrays = self.originals = {}
+        self.operand_arrays = self.originals = self.original_scales = self.views = {}
         self.owner = self.weight = self.taken = None
         self.cached_plans = {}
         if self.unfused is not None:

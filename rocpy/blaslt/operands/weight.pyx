@@ -106,7 +106,7 @@ cdef class Weight(WeightOperand):
             raise InvalidOperandError(
                 f"w: got a Weight; use it as it is, or pass the array that it was created from (its .source) with layout={w.layout!r}")
         _core.ensure()
-        w, bias = _operand.readable(w, "w"), _operand.readable(bias, "bias")  # a capsule can be read once
+        w, bias, scale = _operand.lasting(w, "w"), _operand.lasting(bias, "bias"), _operand.lasting(scale, "scale")
         self.reading, self.process = reentrant_lock(), os.getpid()
         self.parameters = ()
         first = read_weight(w, bias, scale, layout, ())
@@ -165,7 +165,7 @@ cdef class Weight(WeightOperand):
                 return self.renew(snapshot)
             except UnsupportedError:  # the stream is captured, or a transform of torch's is active: nothing is packed there
                 return snapshot
-        if snapshot.checksum is not None and snapshot.changed_unnoticed(self.origin):
+        if snapshot.checksum is not None and snapshot.changed_unnoticed(self.source, self.origin, self.scale):
             warnings.warn(
                 "w: the array that this Weight was created from has changed without rocpy's knowledge (a write "
                 "through numpy, .data or a pointer), "

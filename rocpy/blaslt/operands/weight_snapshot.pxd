@@ -50,7 +50,7 @@ cdef class WeightSnapshot(WeightOperand):
     # Whether products read a copy of a tensor, which a write may have gone by.
     cdef bint reads_copy(self) noexcept
     # In debug mode: whether what was copied has changed and nothing told so.
-    cdef bint changed_unnoticed(self, object bias) except -1
+    cdef bint changed_unnoticed(self, object source, object bias, object scale) except -1
 
 
 # `watched` are further tensors whose memory tells whether it is outdated, None among them.

@@ -105,14 +105,20 @@ cdef object address_of(object array):
     return array.data_ptr() if hasattr(array, "data_ptr") else 0
 
 
-cdef object checksum_of(WeightSnapshot snapshot, object bias):
+cdef tuple arrays_of(object source, object bias, object scale):
+    """Return what is read of a Weight's arrays: of objects that export their memory, numpy's views of what that is now."""
+    scale = _array_libraries.plain(plain_scale("scale", scale), "scale")
+    return _array_libraries.plain(_operand.readable(source, "w"), "w"), _operand.readable(bias, "bias"), scale
+
+
+cdef object checksum_of(WeightSnapshot snapshot, tuple arrays):
     """Return a number that tells whether arrays have changed that products read copies of, or tensors have other memory; None where
     nobody asks."""
     if _platform.environment("ROCPY_DEBUG") != "1":
         return None
-    scale = snapshot.scale
+    source, bias, scale = arrays
     return (
-        _copies.checksum(snapshot.source) if snapshot.copied else address_of(snapshot.source),
+        _copies.checksum(source) if snapshot.copied else address_of(source),
         _copies.checksum(bias) if snapshot.bias is not bias else 0,
         _copies.checksum(scale) if snapshot.factors is not scale or snapshot.memory is not None and _blocks.are_blocks(scale) else 0,
     )
@@ -143,8 +149,8 @@ cdef class WeightSnapshot(WeightOperand):
                 return True
         return self.scale_version is not None and version_of(self.scale) != self.scale_version
 
-    cdef bint changed_unnoticed(self, object bias) except -1:
-        return self.checksum is not None and self.checksum != checksum_of(self, bias)
+    cdef bint changed_unnoticed(self, object source, object bias, object scale) except -1:
+        return self.checksum is not None and self.checksum != checksum_of(self, arrays_of(source, bias, scale))
 
     @property
     def shape(self):
@@ -212,13 +218,12 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     cdef DefaultFpEnvironment environment
     environment.hold()
     cdef WeightSnapshot snapshot = WeightSnapshot.__new__(WeightSnapshot)
-    scale = plain_scale("scale", scale)
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
     snapshot.epoch = _epoch.load()
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
     snapshot.records = records_of_tensors((source, scale, *watched))
     snapshot.of_torch = is_tensor(source) or is_tensor(scale)
-    source, scale = _array_libraries.plain(source, "w"), _array_libraries.plain(scale, "scale")
+    source, bias, scale = arrays_of(source, bias, scale)
     snapshot.source, snapshot.scale, snapshot.layout = source, scale, layout
     if _blocks.are_blocks(scale):
         snapshot.plain_scale = private_copy(scale)
@@ -232,7 +237,8 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     if bias is not None:
         check_bias(bias, snapshot.operand.shape[1])
     snapshot.bias = private_copy(bias)
-    snapshot.checksum = checksum_of(snapshot, bias)
+    snapshot.checksum = checksum_of(snapshot, (source, bias, scale))
+    snapshot.scale = snapshot.plain_scale
     snapshot.device = device_of(&snapshot.operand)
     snapshot.generation = _device.generation_of(snapshot.device)
     return snapshot
