@@ -9,7 +9,6 @@ cdef class Allocation:
     cdef int device
     cdef Generation generation
     cdef bint pinned
-    cdef Allocation successor(self)
     cdef int free(self) except -1
 
 

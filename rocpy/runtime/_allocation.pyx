@@ -7,8 +7,9 @@ from rocpy.errors import InvalidProblemError, RocpyWarning
 
 cimport abi
 
+from rocpy cimport _core
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport begin_free, end_free, free_later
+from rocpy.runtime._resources cimport DeviceResource, ResourceKind, release_resource
 
 LOCATIONS = ("device", "host", "managed")
 
@@ -48,32 +49,18 @@ cdef class Allocation:
     def __cinit__(self):
         self.data = NULL
 
-    cdef Allocation successor(self):
-        """Return another owner of the memory, for when this one is gone."""
-        cdef Allocation later = Allocation.__new__(Allocation)
-        later.data, later.device, later.generation, later.pinned = self.data, self.device, self.generation, self.pinned
-        return later
-
     cdef int free(self) except -1:
-        cdef void* data = self.data
-        cdef bint pinned = self.pinned
-        cdef abi.hipStreamCaptureMode mode
+        cdef DeviceResource resource
+        cdef _core.Status status
+        resource.kind = ResourceKind.pinned_memory if self.pinned else ResourceKind.device_memory
+        resource.device, resource.resets, resource.address = self.device, self.generation.resets, self.data
         self.data = NULL
-        # A child process after a fork has no part in its parent's memory, and a reset of the device has freed it.
-        if data == NULL or _device.is_lost(self.generation, self.device):
+        # A child process after a fork has no part in its parent's memory.
+        if resource.address == NULL or self.generation.forks != _device.forks:
             return 0
-        if not begin_free(self.device):
-            return free_later(self.device, self.successor())
-        mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
-        try:
-            with nogil:
-                if pinned:
-                    abi.hipHostFree(data)
-                else:
-                    abi.hipFree(data)
-        finally:
-            exchange_mode(mode)
-            end_free(self.device)
+        with nogil:
+            status = release_resource(resource)
+        _core.check(status)
         return 0
 
     def __del__(self):

@@ -15,7 +15,7 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._context cimport StreamContext, drop_lent, end_lending, lend_to_capture
+from rocpy.runtime._context cimport StreamContext, end_lending, lend_to_capture, return_lent
 
 cdef extern from "captured_graph.hpp" namespace "rocpy" nogil:
     _core.Status watch_captured_graph(hipStream_t stream, uint64_t number, cpp_bool *watched)
@@ -41,7 +41,7 @@ cdef class Lent:
             return
         for i in range(self.contexts.size()):
             with nogil:
-                status = drop_lent(<StreamContext*>self.contexts[i])
+                status = return_lent(<StreamContext*>self.contexts[i])
             if not status.ok():
                 warnings.warn("a workspace of a graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
 

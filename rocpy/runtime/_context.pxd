@@ -22,4 +22,5 @@ cdef extern from "context.hpp" namespace "rocpy" nogil:
     StreamContext *prefer_context(StreamContext *context)
     Status lend_to_capture(int device, hipStream_t stream, StreamContext **out)
     void end_lending(StreamContext *context)
-    Status drop_lent(StreamContext *context)
+    Status return_lent(StreamContext *context)
+    Status destroy_context(StreamContext *context)

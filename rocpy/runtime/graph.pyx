@@ -167,7 +167,10 @@ cdef class Graph(Owner):
 
     @property
     def handle(self):
-        """The ``hipGraphExec_t`` as a number. Launches that other libraries make by it are theirs to wait for before the graph is closed."""
+        """The ``hipGraphExec_t`` as a number.
+
+        Whoever launches it by other means waits for these launches before the graph is closed or dropped.
+        """
         self.check()
         return <size_t>self.c_exec
 

@@ -5,6 +5,5 @@ from rocpy.runtime.handles.stream_handle cimport StreamHandle
 
 
 cdef class Stream(StreamHandle):
-    cdef bint may_not_wait
     cdef readonly bint nonblocking
     cdef readonly int priority

@@ -22,7 +22,8 @@ cdef int NOT_READY = 600  # hipErrorNotReady
 cdef class Stream(StreamHandle):
     """An in-order queue of work on a device (hipStreamCreateWithPriority, hipStreamDestroy).
 
-    After `close`, queued work still runs, and a call that another thread has begun on it finishes first.
+    After `close`, which waits for nothing, queued work still runs, and a call that another thread has begun on it finishes first.
+    The next stream of the device takes over the hipBLASLt handle and workspace of an idle one; `rocpy.plan_cache.clear` frees them.
 
     Parameters
     ----------
@@ -84,15 +85,9 @@ cdef class Stream(StreamHandle):
     cdef int give_back(self) except -1:
         cdef _core.Status status
         with nogil:
-            status = end_use(&self.use, not self.may_not_wait)
+            status = end_use(&self.use)
         _core.check(status)
         return 0
-
-    def __del__(self):
-        # The collector runs in any thread. Waiting for the device there may never end: what it runs may be a collective
-        # that waits for a call of this thread.
-        self.may_not_wait = True
-        StreamHandle.__del__(self)
 
     def synchronize(self):
         """Wait until all work queued so far has finished (hipStreamSynchronize), and release the objects that it kept alive."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Memory that is let go while a collective waits for other ranks: no call waits for that, and it is freed later."""
 
+import ctypes
 import gc
 import threading
 import time
@@ -15,6 +16,7 @@ from rccl_ranks import DEADLINE_S, await_first, good, on_threads
 
 import rocpy
 from rocpy import distributed, rccl
+from rocpy.blaslt.engine.lending import Lending
 from rocpy.compat import nccl
 from rocpy.runtime.handles.keep_alive import held_count
 
@@ -221,6 +223,93 @@ def test_memory_is_freed_later_while_a_collective_is_pending(comms, in_group):
     del work
 
 
+ONES = np.ones((8, 8), np.float32)
+
+
+def multiplied(stream):
+    rocpy.matmul(ONES, ONES, stream=stream)
+    stream.synchronize()
+    return stream
+
+
+def captured(stream):
+    with stream.capture() as graph:
+        rocpy.matmul(ONES, ONES, stream=stream)
+    return graph
+
+
+def give_up_capture(stream):
+    with pytest.raises(KeyError), stream.capture():
+        raise KeyError
+
+
+def weight():
+    made = rocpy.Weight(ONES.copy())
+    rocpy.matmul(ONES, made)
+    return made
+
+
+def refresh_of(made):
+    made.source[:] = 2
+    return made.refresh
+
+
+def lent_with_its_own_workspace():
+    wide, lending = np.ones((32, 1 << 16), np.float32), Lending(0, 0)
+    with lending:
+        rocpy.matmul(wide, wide.T)
+    return lending
+
+
+# By what is released: makes it, and returns what releases it.
+RELEASES = {
+    "graph": lambda stream: captured(stream).close,
+    "graph that is dropped": lambda stream: [captured(stream)].clear,
+    "capture that is given up": lambda stream: lambda: give_up_capture(stream),
+    "stream": lambda stream: multiplied(stream).close,
+    "stream that is dropped": lambda stream: [multiplied(rocpy.Stream(0, nonblocking=True))].clear,
+    "weight": lambda stream: weight().close,
+    "weight that is dropped": lambda stream: [weight()].clear,
+    "weight that is packed again": lambda stream: refresh_of(weight()),
+    "lent handle": lambda stream: lent_with_its_own_workspace().close,
+    "lent handle that is dropped": lambda stream: [lent_with_its_own_workspace()].clear,
+    "idle handles": lambda stream: (multiplied(stream), rocpy.plan_cache.clear)[1],
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_what_is_released_waits_for_no_other_rank(comms, name):
+    gc.collect()
+    release = RELEASES[name](rocpy.Stream(0, nonblocking=True))
+    work = comms[0].all_reduce(np.ones(4), stream=rocpy.Stream(0, nonblocking=True), block=False)
+    assert in_time(comms, release) is None
+    del work
+
+
+def test_handles_over_the_limit_stay_while_a_collective_is_pending(comms, platform_functions):
+    size, total = ctypes.POINTER(ctypes.c_size_t), 1 << 36
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, size, size)
+    def report_short_memory(free, all_of_it):  # by which the limit is 64
+        free[0], all_of_it[0] = total // 4, total
+        return 0
+
+    streams = [rocpy.Stream(0, nonblocking=True) for _ in range(70)]
+    work = comms[0].all_reduce(np.ones(4), stream=streams.pop(), block=False)
+
+    def multiply_on_all():
+        for _ in range(2):
+            for stream in streams:
+                multiplied(stream)
+        return rocpy.plan_cache.handles()
+
+    with platform_functions.replaced({"hipMemGetInfo": report_short_memory}):
+        assert in_time(comms, multiply_on_all) >= len(streams)
+        del work
+        multiplied(rocpy.Stream(0))
+    assert rocpy.plan_cache.handles() <= 64
+
+
 def test_a_first_look_at_the_libraries_while_a_collective_is_pending(run_python):
     program = """
         import rocpy
@@ -233,7 +322,9 @@ def test_a_first_look_at_the_libraries_while_a_collective_is_pending(run_python)
     assert run_python(program, timeout_s=20).stdout.strip() == "['hip', 'hipblaslt']"
 
 
-@pytest.mark.parametrize("make", [lambda comm: rocpy.Buffer(4), lambda comm: comm.empty(4)])
+@pytest.mark.parametrize(
+    "make", [lambda comm: rocpy.Buffer(4), lambda comm: comm.empty(4), lambda comm: rocpy.Weight(ONES)]
+)
 @pytest.mark.parametrize("closes", [False, True])
 def test_memory_is_freed_when_no_collective_is_pending(comms, make, closes):
     gc.collect()

@@ -56,6 +56,17 @@ PROGRAMS = {
         threading.Thread(target=busy, args=call, daemon=True).start()
     time.sleep(0.2)
     """,
+    # Python ends the worker that runs it where it asks for the GIL: nothing may wait for it.
+    "queued host function in Python": """
+    import ctypes
+    owners = (rocpy.Buffer(4), rocpy.Buffer(4, location="host"), rocpy.Weight(a), rocpy.rccl.empty(4))
+    stream = rocpy.Stream()
+    rocpy.matmul(a, a, stream=stream)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: time.sleep(0.1))
+    launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
+    launch.argtypes = [ctypes.c_void_p] * 3
+    launch(stream.handle, function, None)
+    """,
     "finaliser that computes": """
     class Late:
         def __del__(self, matmul=rocpy.matmul, a=a):

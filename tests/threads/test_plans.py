@@ -206,7 +206,61 @@ def test_handles_are_one_for_each_stream_bounded_and_given_back(platform_functio
     finally:
         for stream in streams:
             stream.close()
-    assert rocpy.plan_cache.handles() == 1
+    # What the stream was lent is the next one's.
+    with rocpy.Stream() as stream:
+        rocpy.matmul(a, a, stream=stream)
+        assert rocpy.plan_cache.handles() == 2
+
+
+@contextmanager
+def functions_that_wait(functions):
+    """Note the calls of the platform's functions that wait for all work of a device."""
+    kind, calls = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p), []
+    names = ("hipFree", "hipHostFree", "hipblasLtDestroy")
+    originals = {name: kind(functions.slot(name).value) for name in names}
+
+    def noting(name):
+        def function(argument):
+            calls.append(name)
+            return originals[name](argument)
+
+        return kind(function)
+
+    with functions.replaced({name: noting(name) for name in names}):
+        yield calls
+
+
+def give_up(stream):
+    with pytest.raises(KeyError), stream.capture():
+        raise KeyError
+
+
+def test_streams_and_graphs_that_are_gone_wait_for_nothing_and_leave_their_handles(platform_functions):
+    a, out = np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)
+    gc.collect()
+    rocpy.plan_cache.clear()
+
+    def release_all():
+        stream = rocpy.Stream(nonblocking=True)
+        give_up(stream)
+        with stream.capture() as empty:
+            pass
+        with stream.capture() as graph:
+            rocpy.matmul(a, a, out=out, stream=stream)
+        graph.launch()
+        stream.synchronize()
+        empty.close()
+        graph.close()
+        rocpy.matmul(a, a, out=out, stream=stream)
+        stream.synchronize()
+        stream.close()
+
+    with free_memory(platform_functions, 0.75) as created, functions_that_wait(platform_functions) as calls:
+        release_all()
+        count = len(created)
+        release_all()
+    assert calls == []
+    assert len(created) == count
 
 
 def test_a_stream_that_is_collected_does_not_wait_for_the_device():

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "capture_relaxed.hpp"
+#include "device_resources.hpp"
 #include "table.hpp"
 
 namespace rocpy {
@@ -141,11 +142,9 @@ Status PackedWeight::create(StreamContext *context, const PackSpec &spec, Packed
 
 Status PackedWeight::release() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return {};
-  void *data = is_lost() ? nullptr : data_;
+  const DeviceResource memory{ResourceKind::device_memory, device_, resets_, data_};
   delete this;
-  if (!data) return {};
-  CaptureRelaxed relaxed;
-  return {Library::hip, table.hipFree(data), "hipFree"};
+  return memory.address ? release_resource(memory) : Status{};
 }
 
 }  // namespace rocpy

@@ -33,7 +33,7 @@ class PackedWeight {
   static Status create(StreamContext *context, const PackSpec &spec, PackedWeight **out);
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
-  // The last one frees the memory, which waits for the work that the device has; the status is that of freeing it.
+  // The last one frees the memory as release_resource() does; the status is that of freeing it.
   Status release();
 
   void *data() const { return data_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pool of stream contexts: found by (device, stream), made on first use; the least recently used idle ones are
-// dropped when there are too many.
+// The pool of stream contexts: found by (device, stream), made on first use. Those of streams and graphs that are gone
+// are lent again; the least recently used idle ones are dropped when there are too many.
 #include "context.hpp"
 
 #include <pthread.h>
@@ -10,6 +10,7 @@
 #include <new>
 
 #include "device_resets.hpp"
+#include "device_resources.hpp"
 #include "guarded.hpp"
 #include "spin_lock.hpp"
 #include "table.hpp"
@@ -41,28 +42,8 @@ const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 
 thread_local StreamContext *preferred = nullptr;
 
-Status destroy(StreamContext *context) {
-  if (context->base) release_context(context->base);
-  if (context->resets != device_resets(context->device)) {
-    delete context;
-    return Status{};
-  }
-  DeviceScope scope(context->device);
-  CaptureRelaxed relaxed;
-  Status status{};
-  const auto free_workspace = [&](void *workspace) {
-    Status freed{Library::hip, table.hipFree(workspace), "hipFree"};
-    if (status.ok()) status = freed;
-  };
-  if (context->workspace && context->owns_workspace) free_workspace(context->workspace);
-  for (void *workspace : context->replaced) free_workspace(workspace);
-  if (context->handle && context->owns_handle) {
-    Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
-    if (status.ok()) status = destroyed;
-  }
-  delete context;
-  return status;
-}
+// No stream has the address of a context as its handle: from here on no call finds it.
+void detach(StreamContext *context) { context->stream = reinterpret_cast<hipStream_t>(context); }
 
 // Call with the pool's mutex held.
 Status create(int device, hipStream_t stream, StreamContext **out) {
@@ -114,13 +95,15 @@ StreamContext *borrow_spare(int device, hipStream_t stream, int resets) {
   return nullptr;
 }
 
-// Takes the idle contexts that put the pool over its limit out of it. Call with its lock held, and `surplus` empty.
+// Takes the idle contexts that put the pool over its limit out of it; those of a device with a pending collective stay,
+// because a new handle for each product until its end would be more of them. Call with its lock held, and `surplus`
+// empty.
 void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
   std::vector<StreamContext *> &surplus = *taken;
   surplus.reserve(pool->contexts.size());
   for (size_t i = pool->contexts.size(); i-- > 0 && pool->contexts.size() > limit;) {
     StreamContext *context = pool->contexts[i];
-    if (context->users.load(std::memory_order_acquire) == 0) {
+    if (context->users.load(std::memory_order_acquire) == 0 && !has_remote_waits(context->device)) {
       surplus.push_back(context);
       pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
     }
@@ -142,11 +125,11 @@ Status make_pooled(int device, hipStream_t stream, int resets, StreamContext **o
     take_surplus(pool->limit - 1, &surplus);
     pool->contexts.insert(pool->contexts.begin(), created);
   } catch (...) {
-    destroy(created);
+    destroy_context(created);
     throw;
   }
   making.unlock();
-  for (StreamContext *context : surplus) destroy(context);
+  for (StreamContext *context : surplus) destroy_context(context);
   *out = created;
   return Status{};
 }
@@ -184,15 +167,17 @@ Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out) {
   return guarded("hipblasLtCreate", [&] {
     std::lock_guard<std::mutex> making(pool->mutex);
+    // Never surplus, as it has a user, and found before the stream's usual one, as it is the first.
+    if ((*out = borrow_spare(device, stream, device_resets(device)))) return Status{};
     StreamContext *created = nullptr;
     Status status = create(device, stream, &created);
     if (!status.ok()) return status;
-    created->users.store(1, std::memory_order_release);  // never surplus
+    created->users.store(1, std::memory_order_release);
     try {
       std::lock_guard<SpinLock> lock(pool->lock);
-      pool->contexts.insert(pool->contexts.begin(), created);  // found before the stream's usual one
+      pool->contexts.insert(pool->contexts.begin(), created);
     } catch (...) {
-      destroy(created);
+      destroy_context(created);
       throw;
     }
     *out = created;
@@ -210,7 +195,34 @@ void end_lending(StreamContext *context) {
   }
 }
 
-Status drop_lent(StreamContext *context) { return destroy(context); }
+Status return_lent(StreamContext *context) {
+  bool is_pooled = false;
+  guarded("hipblasLtDestroy", [&] {
+    std::lock_guard<std::mutex> making(pool->mutex);
+    std::lock_guard<SpinLock> lock(pool->lock);
+    if (pool->contexts.size() >= pool->limit) return Status{};
+    pool->contexts.push_back(context);
+    detach(context);
+    context->is_spare = is_pooled = true;
+    release_context(context);
+    return Status{};
+  });
+  return is_pooled ? Status{} : destroy_context(context);
+}
+
+Status destroy_context(StreamContext *context) {
+  if (context->base) release_context(context->base);
+  Status status{};
+  const auto release = [&](ResourceKind kind, void *address) {
+    const Status released = release_resource({kind, context->device, context->resets, address});
+    if (status.ok()) status = released;
+  };
+  if (context->workspace && context->owns_workspace) release(ResourceKind::device_memory, context->workspace);
+  for (void *workspace : context->replaced) release(ResourceKind::device_memory, workspace);
+  if (context->handle && context->owns_handle) release(ResourceKind::hipblaslt_handle, context->handle);
+  delete context;
+  return status;
+}
 
 Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, StreamContext **out) {
   StreamContext *base = nullptr;
@@ -286,29 +298,18 @@ bool is_captured(hipStream_t stream) {
   return stream && table.hipStreamIsCapturing(stream, &capture) == hipSuccess && capture != hipStreamCaptureStatusNone;
 }
 
-void forget_stream(hipStream_t stream, bool free_idle) {
-  std::vector<StreamContext *> idle;
+void forget_stream(hipStream_t stream) {
   bool is_idle = false;
   if (!is_captured(stream)) {  // asking would invalidate the capture, and a graph may use what the stream was lent
     CaptureRelaxed relaxed;
     is_idle = table.hipStreamQuery(stream) == hipSuccess;
   }
-  const Status taken = guarded("hipblasLtDestroy", [&] {
-    std::lock_guard<SpinLock> lock(pool->lock);
-    std::vector<StreamContext *> &contexts = pool->contexts;
-    for (StreamContext *context : contexts) {
-      // From here on no call finds it: the address of a context is no stream's handle.
-      if (context->stream != stream) continue;
-      context->stream = reinterpret_cast<hipStream_t>(context);
-      if (!is_idle || context->users.load(std::memory_order_acquire) != 0) continue;
-      if (free_idle) idle.push_back(context);
-      context->is_spare = !free_idle;
-    }
-    for (StreamContext *context : idle) contexts.erase(std::find(contexts.begin(), contexts.end(), context));
-    return Status{};
-  });
-  if (!taken.ok()) return;  // without memory for the list all stay, for the pool's limit
-  for (StreamContext *context : idle) destroy(context);
+  std::lock_guard<SpinLock> lock(pool->lock);
+  for (StreamContext *context : pool->contexts) {
+    if (context->stream != stream) continue;
+    detach(context);
+    context->is_spare = is_idle && context->users.load(std::memory_order_acquire) == 0;
+  }
 }
 
 size_t drop_contexts() {
@@ -318,7 +319,7 @@ size_t drop_contexts() {
     take_surplus(0, &idle);
     return Status{};
   });
-  for (StreamContext *context : idle) destroy(context);
+  for (StreamContext *context : idle) destroy_context(context);
   return idle.size();
 }
 

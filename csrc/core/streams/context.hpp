@@ -26,7 +26,7 @@ struct StreamContext {
   std::mutex launch;              // one launch at a time on a handle
   StreamContext *base = nullptr;  // a context of the pool whose handle this one uses, with its lock
   bool owns_handle = true, owns_workspace = true;
-  bool is_spare = false;  // its stream is gone and was idle: the next new stream of the device takes it
+  bool is_spare = false;  // its stream or graph is gone and was idle: the next new one of the device takes it
   // Whether it is held: a hint, for callers that would rather not wait for it with the GIL.
   std::atomic<bool> launching{false};
 
@@ -39,16 +39,18 @@ Status borrow_context(int device, hipStream_t stream, StreamContext **out);
 void release_context(StreamContext *context);
 
 // A context of its own for a stream that is captured: until end_lending(), the stream's products take it instead of
-// the pool's. What they launch goes on using it, so it is dropped with the graph.
+// the pool's. What they launch goes on using it: it returns to the pool when neither the graph nor a launch of it is
+// there any more, and is lent again, because freeing it would wait for all work of the device.
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out);
 void end_lending(StreamContext *context);
-Status drop_lent(StreamContext *context);
+Status return_lent(StreamContext *context);
 
 // A context that its maker owns, of a handle that lives elsewhere (null: that of the pool's context) and of a workspace
 // that the maker sets, or its own where that is too small. A thread's products take it instead of the pool's while it
-// is preferred; drop_lent() ends it.
+// is preferred; destroy_context() ends it.
 Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, StreamContext **out);
 Status set_workspace(StreamContext *context, void *workspace, size_t bytes);
+Status destroy_context(StreamContext *context);         // waits for the device, as release_resource() does
 StreamContext *prefer_context(StreamContext *context);  // the calling thread's; gives the one before
 
 // Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block stays until
@@ -62,11 +64,12 @@ Status library_version(const StreamContext *context, int *version);
 bool is_captured(hipStream_t stream);
 
 // Takes back what a stream that is about to be destroyed was lent, so that no stream that gets the same handle is lent
-// it while work of this one may still use it. Freeing it waits for the device, which is done where the caller allows
-// that and the stream is idle. Otherwise it is left to the pool's limit, and if the stream is idle, to the next one.
-void forget_stream(hipStream_t stream, bool free_idle);
+// it while work of this one may still use it. Where the stream is idle, the next one of its device is lent it;
+// otherwise it is left to the pool's limit.
+void forget_stream(hipStream_t stream);
 
-// Drops every idle context and gives what was freed: for rocpy.plan_cache.clear() and for tests.
+// Drops every idle context, but for those of devices with a pending collective, and gives how many: for
+// rocpy.plan_cache.clear() and for tests.
 size_t drop_contexts();
 size_t context_count();
 

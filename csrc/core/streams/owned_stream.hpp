@@ -20,15 +20,15 @@ class OwnedStream {
  public:
   OwnedStream(hipStream_t stream, int device)
       : stream_(stream), device_(device), resets_(device_resets(device)), process_(getpid()) {}
-  ~OwnedStream() { destroy(false); }
+  ~OwnedStream() { destroy(); }
   OwnedStream(const OwnedStream &) = delete;
   OwnedStream &operator=(const OwnedStream &) = delete;
 
-  Status destroy(bool free_idle) {
+  Status destroy() {
     const hipStream_t stream = std::exchange(stream_, nullptr);
     if (!stream || process_ != getpid()) return Status{};  // a child has its parent's handles, and no such streams
     if (resets_ != device_resets(device_)) return Status{};
-    forget_stream(stream, free_idle);
+    forget_stream(stream);
     return Status{Library::hip, table.hipStreamDestroy(stream), "hipStreamDestroy"};
   }
 
@@ -50,11 +50,10 @@ inline Status own_stream(hipStream_t stream, int device, StreamUse *use) {
   });
 }
 
-// Destroys the stream unless a call uses it, which does so when it is done. May wait for the device to free what the
-// stream was lent, if the caller allows that.
-inline Status end_use(StreamUse *use, bool may_wait) {
+// Destroys the stream unless a call uses it, which does so when it is done.
+inline Status end_use(StreamUse *use) {
   Status status{};
-  if (use->owned.use_count() == 1) status = use->owned->destroy(may_wait);
+  if (use->owned.use_count() == 1) status = use->owned->destroy();
   use->owned.reset();
   return status;
 }

@@ -5,7 +5,7 @@
 from rocpy cimport _core
 from rocpy._core cimport Status
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._context cimport StreamContext, drop_lent, make_context, prefer_context, set_workspace
+from rocpy.runtime._context cimport StreamContext, destroy_context, make_context, prefer_context, set_workspace
 from abi cimport hipStream_t
 
 from threading import get_ident
@@ -65,7 +65,10 @@ cdef class Lending:
             self.close()
 
     def close(self):
-        """Give everything back, once no thread is in a block of it any more; a second time does nothing."""
+        """Give everything back, once no thread is in a block of it any more; a second time does nothing.
+
+        Products that needed a workspace of their own leave one to free, which waits for the device.
+        """
         self.closing = True
         if not self.before:
             self.give_back()
@@ -77,10 +80,11 @@ cdef class Lending:
         self.memory = None
         if context != NULL and self.forks == _device.forks:
             with nogil:
-                status = drop_lent(context)
+                status = destroy_context(context)
             _core.check(status)
         return 0
 
     def __dealloc__(self):
         if self.context != NULL and self.forks == _device.forks:
-            drop_lent(self.context)
+            with nogil:  # the device's queued work is waited for, and may need the GIL
+                destroy_context(self.context)

@@ -26,6 +26,8 @@ def info() -> dict[str, int]:
 def clear() -> None:
     """Drop every plan, and the handles and workspaces that no call is using; the counters are reset to 0.
 
+    Freeing handles waits for all work of their device; while a collective of it is pending they are not freed.
+
     Examples
     --------
     >>> import rocpy
@@ -63,7 +65,10 @@ def resize(capacity: int) -> None:
 def handles() -> int:
     """Return how many hipBLASLt handles are kept, each with its workspace.
 
-    There is one for each device and stream in use, and at most 64 idle ones are kept; :func:`clear` frees those.
+    There is one for each device and stream in use. The next stream or graph of the device takes over that of a stream
+    that was idle when it was closed, or of a graph that is gone. At most 256 idle ones are kept, or 64 while half of
+    the device's memory is in use: a product that needs another one then frees those used least recently. That waits
+    for the device, and is left while a collective of it is pending. :func:`clear` frees all that are idle.
 
     Examples
     --------

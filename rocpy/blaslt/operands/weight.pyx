@@ -269,12 +269,16 @@ cdef class Weight(WeightOperand):
 
     def close(self):
         """Free the packed memory after the last product that uses it. Closing twice has no effect; later use, copying and pickling
-        included, raises ClosedError, while the attributes stay readable."""
+        included, raises ClosedError, while the attributes stay readable.
+
+        Freeing waits for all work of the device, as where a Weight that is not closed is collected; while a collective of the device is
+        pending, the memory is freed later.
+        """
         cdef WeightSnapshot before
         with cython.critical_section(self):
             before = self.published
             self.published = None
-        del before  # freed here: that waits for the device
+        del before  # freed here: that may wait for the device
 
     def __enter__(self):
         self.check_open()

@@ -13,7 +13,10 @@ from rocpy._core import has
 from rocpy._operand import array_types
 from rocpy.errors import InvalidArgumentError
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.keep_alive cimport hold, sched_yield
+from rocpy.runtime.handles.keep_alive cimport hold
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:

@@ -14,6 +14,7 @@ cimport abi
 from abi cimport ncclWindow_t
 
 from rocpy._core import has
+from rocpy._core cimport Status
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._memory_record cimport pinned_memory
 from rocpy._operand cimport allocate, parse_output, stream_of, written
@@ -25,7 +26,7 @@ from rocpy.rccl.handles.communicator cimport Handle
 from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
-from rocpy.runtime.handles.keep_alive cimport begin_free, end_free, free_later, hold_while_captured
+from rocpy.runtime._resources cimport DeviceResource, ResourceKind, defer_resource, release_resource
 from rocpy.runtime.memory cimport buffer_on
 
 cdef size_t WINDOW_ALIGNMENT = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
@@ -98,29 +99,20 @@ cdef class Memory:
     def __cinit__(self):
         self.data = NULL
 
-    cdef Memory successor(self):
-        """Return another owner of the memory, for when this one is gone."""
-        cdef Memory later = Memory.__new__(Memory)
-        later.data, later.device, later.generation = self.data, self.device, self.generation
-        return later
-
     def __del__(self):
-        cdef void* data = self.data
-        cdef int code
+        cdef DeviceResource resource
+        cdef Status status
+        cdef bint is_captured = bool(_capture.captures)
         if self.registration is not None:
             self.registration._release()
-        if data == NULL or _device.is_lost(self.generation, self.device):
+        if self.data == NULL or self.generation.forks != _device.forks:
             return
-        if _capture.captures:
-            hold_while_captured(self.successor())  # to free it now would break the capture
-            return
-        if not begin_free(self.device):
-            free_later(self.device, self.successor())
-            return
+        resource.kind, resource.address = ResourceKind.rccl_memory, self.data
+        resource.device, resource.resets = self.device, self.generation.resets
         with nogil:
-            code = <int>abi.slot_ncclMemFree(data)
-        end_free(self.device)
-        if code != 0:
+            # While a stream is captured RCCL may make calls that would break the capture.
+            status = defer_resource(resource) if is_captured else release_resource(resource)
+        if not status.ok():
             warnings.warn(f"memory of ncclMemAlloc could not be freed: {last_text(NULL)}", RocpyWarning, stacklevel=1)
 
 

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The lists of objects that streams still use and of memory to be freed later, for Cython."""
+"""The lists of objects that streams still use, and the collectives that may wait for other ranks, for Cython."""
 
 from abi cimport hipEvent_t, hipStream_t
-
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
 
 
 # A point of a stream: its event, which is used again once nobody refers to the mark.
@@ -22,9 +19,7 @@ cdef Mark mark_stream(hipStream_t stream, int device)
 cdef Mark hold(hipStream_t stream, int device, tuple objects)
 # Keep them alive until a point of the stream that nothing is kept for yet.
 cdef int hold_until(Mark mark, hipStream_t stream, tuple objects) except -1
-# Keep an object alive until no stream of the process is captured.
-cdef int hold_while_captured(object owner) except -1
-# Let go of what finished streams no longer use.
+# Let go of what finished streams no longer use, and free what waited for collectives that have ended.
 cdef int release_finished() except -1
 
 
@@ -35,8 +30,3 @@ cdef class RemoteWait:
 
 # Note, before a collective is queued, that it may wait for other ranks.
 cdef RemoteWait begin_remote_wait(int device)
-# Whether memory of a device may be freed now, which waits for the device; `end_free` follows.
-cdef bint begin_free(int device) except -1
-cdef int end_free(int device) except -1
-# Drop an owner of memory when no collective of its device waits for other ranks.
-cdef int free_later(int device, object owner) except -1

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""The objects that the work on a stream still uses, and memory whose device waits for other ranks.
+"""The objects that the work on a stream still uses, and when memory whose device waits for other ranks is freed.
 
 CPU arrays are freed at once by their frameworks, not in stream order; a product on a created stream therefore holds its operands
 and its result here until an event after it is done. They are dropped under the GIL, by the next call that holds or synchronises, or
 when Python collects garbage.
 
-To free memory waits for all of its device. While a collective of the device may wait for other ranks, that would have no deadline: the
-memory is listed here instead, and freed in the same moments once the collectives have ended.
+Freeing memory waits for all work of its device. While a collective of the device may wait for other ranks, that would have no deadline:
+csrc/core lists the memory instead, and it is freed in the same moments once the collectives have ended.
 """
 
 import atexit
 import gc
 import os
+import warnings
 from collections import deque
+
+from rocpy.errors import RocpyWarning
 
 cimport cython
 from cpython.ref cimport Py_INCREF
-from libcpp.vector cimport vector
 
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
 
-from rocpy.runtime cimport _capture
+from rocpy._core cimport Status
+
+from rocpy.runtime cimport _capture, _resources
 from rocpy.runtime cimport device as _device
 
 cdef int NOT_READY = 600  # hipErrorNotReady
@@ -42,20 +46,6 @@ cdef class Mark:
 # By (device, handle): what each stream holds, oldest first; and by what events belong to: those to use again.
 cdef dict held_by_stream = {}
 cdef dict spare_events = {}
-# What must not be freed while a stream is captured.
-cdef list held_by_captures = []
-# By device: how many collectives may wait for other ranks, and how many threads free memory. A child has neither of its parent's.
-cdef vector[int] remote_waits
-cdef vector[int] being_freed
-# By device: memory to be freed later.
-cdef dict unfreed = {}
-
-
-cdef inline int prepare_counts(int device) except -1:
-    if <size_t>device >= remote_waits.size():
-        remote_waits.resize(device + 1)
-        being_freed.resize(device + 1)
-    return 0
 
 
 @cython.freelist(16)
@@ -64,38 +54,16 @@ cdef class RemoteWait:
 
     def __dealloc__(self):
         if self.forks == _device.forks:
-            remote_waits[self.device] -= 1
+            _resources.end_remote_wait(self.device)
 
 
 cdef RemoteWait begin_remote_wait(int device):
-    prepare_counts(device)
-    # Who frees memory has found no collective to wait for, and is to wait for none that comes later.
-    while being_freed[device]:
-        with nogil:
-            sched_yield()
     cdef RemoteWait wait = RemoteWait.__new__(RemoteWait)
-    wait.device, wait.forks = device, _device.forks
-    remote_waits[device] += 1
+    wait.device, wait.forks = device, -1  # of no process until it is counted
+    with nogil:
+        _resources.begin_remote_wait(device)
+    wait.forks = _device.forks
     return wait
-
-
-cdef int free_later(int device, object owner) except -1:
-    unfreed.setdefault(device, []).append(owner)
-    return 0
-
-
-cdef bint begin_free(int device) except -1:
-    prepare_counts(device)
-    if remote_waits[device]:
-        return False
-    being_freed[device] += 1
-    return True
-
-
-cdef int end_free(int device) except -1:
-    prepare_counts(device)
-    being_freed[device] -= being_freed[device] > 0
-    return 0
 
 
 cdef hipEvent_t take_event(int device, _device.Generation generation) except? NULL:
@@ -163,15 +131,19 @@ cdef int release_finished() except -1:
         return 0
     if _capture.foreign_graphs:
         _capture.drop_gone_graphs()
-    while held_by_captures:
-        held_by_captures.pop()
     if held_by_stream:
         release_held()
-    if unfreed:
-        for device in list(unfreed):
-            prepare_counts(device)
-            if not remote_waits[device]:
-                unfreed.pop(device, None)  # each frees itself
+    if _resources.deferred_count():
+        free_deferred()
+    return 0
+
+
+cdef int free_deferred() except -1:
+    cdef Status status
+    with nogil:
+        status = _resources.free_deferred()
+    if not status.ok():
+        warnings.warn("memory or a handle of a device could not be freed; it is leaked", RocpyWarning, stacklevel=1)
     return 0
 
 
@@ -205,14 +177,9 @@ cdef int drop_finished() except -1:
     return 0
 
 
-cdef int hold_while_captured(object owner) except -1:
-    held_by_captures.append(owner)
-    return 0
-
-
 def held_count():
-    """Number of calls whose objects streams still hold, and of allocations that are to be freed later."""
-    return sum([len(queue) for queue in (*held_by_stream.values(), *unfreed.values())])
+    """Number of calls whose objects streams still hold, and of what is to be freed later."""
+    return sum([len(queue) for queue in held_by_stream.values()]) + _resources.deferred_count()
 
 
 cdef int leak_all() except -1:
@@ -220,8 +187,6 @@ cdef int leak_all() except -1:
     for queue in held_by_stream.values():
         for mark in queue:
             Py_INCREF(mark.objects)
-    Py_INCREF(list(held_by_captures))
-    held_by_captures.clear()
     held_by_stream.clear()
     return 0
 
@@ -233,18 +198,21 @@ def _on_collection(phase, info):
 
 
 def _at_exit():
-    """Memory that a worker may still write must outlive the interpreter: it is leaked to the process's end."""
+    """Memory that a worker may still write must outlive the interpreter: it is leaked to the process's end.
+
+    So is what would be freed from here on: that waits for the device's work, and work that needs the GIL never ends once the interpreter
+    has ended the workers.
+    """
     if _on_collection in gc.callbacks:
         gc.callbacks.remove(_on_collection)
     leak_all()
+    _resources.leak_resources()
 
 
 def _after_fork():
     """The parent's streams do not run in a child, and its events are not the child's to query."""
     leak_all()
     spare_events.clear()
-    remote_waits.clear()
-    being_freed.clear()
     _capture.forget_foreign()
 
 

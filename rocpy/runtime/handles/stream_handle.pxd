@@ -11,7 +11,7 @@ cdef extern from "owned_stream.hpp" namespace "rocpy" nogil:
     cppclass StreamUse:
         StreamUse()
     Status own_stream(hipStream_t stream, int device, StreamUse* use)
-    Status end_use(StreamUse* use, bint may_wait)
+    Status end_use(StreamUse* use)
 
 
 cdef class StreamHandle(Owner):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The core under threads, for the thread sanitizer: products of one weight while it is packed anew and closed, one plan
-// on several streams, contexts that are dropped and lent, and the plan cache.
+// on several streams, contexts that are dropped and lent, and the plan cache; memory is freed beside collectives.
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "check.hpp"
 #include "context.hpp"
+#include "device_resources.hpp"
 #include "matmul.hpp"
 #include "packed_weight.hpp"
 #include "plan_cache.hpp"
@@ -117,7 +118,7 @@ void multiply(Published *weight, Clock::time_point until, bool own_stream) {
     for (float one : d) CHECK(one == first);
   }
   if (!own_stream) return;
-  forget_stream(stream, true);
+  forget_stream(stream);
   CHECK_EQUAL(table.hipStreamDestroy(stream), 0);
 }
 
@@ -138,6 +139,8 @@ void make_others(Clock::time_point until) {
 }
 
 void drop(Clock::time_point until) {
+  hipStream_t captured = nullptr;
+  CHECK_EQUAL(table.hipStreamCreateWithFlags(&captured, 1), 0);
   for (int i = 0; Clock::now() < until; ++i) {
     plan_cache().clear();
     drop_contexts();
@@ -145,7 +148,24 @@ void drop(Clock::time_point until) {
     StreamContext *lent = nullptr;
     check(make_context(0, nullptr, nullptr, &lent));
     check(set_workspace(lent, nullptr, 0));
-    check(drop_lent(lent));
+    check(destroy_context(lent));
+    StreamContext *of_graph = nullptr;
+    check(lend_to_capture(0, captured, &of_graph));
+    end_lending(of_graph);
+    check(return_lent(of_graph));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  forget_stream(captured);
+  CHECK_EQUAL(table.hipStreamDestroy(captured), 0);
+}
+
+// As if collectives waited for other ranks, half of the time.
+void wait_for_ranks(Clock::time_point until) {
+  while (Clock::now() < until) {
+    begin_remote_wait(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    end_remote_wait(0);
+    check(free_deferred());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -162,6 +182,7 @@ void all_at_once(double seconds) {
   threads.emplace_back(close, &weight, until);
   threads.emplace_back(make_others, until);
   threads.emplace_back(drop, until);
+  threads.emplace_back(wait_for_ranks, until);
   for (std::thread &thread : threads) thread.join();
 }
 
@@ -178,6 +199,8 @@ int main(int count, char **arguments) {
   }
   all_at_once(count > 2 ? std::atof(arguments[2]) : 3.0);
   CHECK_EQUAL(PackedWeight::live(), 0);
+  check(free_deferred());
+  CHECK_EQUAL(deferred_count(), 0);
   plan_cache().clear();
   CHECK_EQUAL(MatmulPlan::live(), 0);
   return failures ? 1 : 0;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// Counts the collectives that may wait for other ranks, and lists what is to be freed after them.
+#include "device_resources.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "capture_relaxed.hpp"
+#include "context.hpp"
+#include "device_resets.hpp"
+#include "guarded.hpp"
+#include "table.hpp"
+
+namespace rocpy {
+namespace {
+
+// Devices that share a number wait for each other's collectives, which is safe.
+constexpr int most_devices = 64;
+
+struct Releases {
+  std::mutex mutex;
+  std::condition_variable freed;
+  std::atomic<int> remote_waits[most_devices] = {};
+  int being_freed[most_devices] = {};  // threads that free something now
+  std::vector<DeviceResource> deferred;
+  std::atomic<size_t> deferred_count{0};
+  bool leaks = false;
+};
+
+// Never destroyed: at exit others may still ask.
+Releases *const releases = new Releases;
+
+// A child of fork() has neither its parent's collectives nor its memory on devices.
+void forget_in_child() { new (releases) Releases; }
+const int at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
+
+int index_of(int device) { return static_cast<int>(static_cast<unsigned>(device) % most_devices); }
+
+// Call with the mutex held.
+void defer(const DeviceResource &resource) {
+  releases->deferred.push_back(resource);
+  releases->deferred_count.store(releases->deferred.size());
+}
+
+// Whether it is to be freed now, which end_free() follows.
+bool begin_free(const DeviceResource &resource) {
+  std::lock_guard<std::mutex> lock(releases->mutex);
+  if (releases->leaks) return false;
+  if (has_remote_waits(resource.device)) {
+    defer(resource);
+    return false;
+  }
+  ++releases->being_freed[index_of(resource.device)];
+  return true;
+}
+
+void end_free(int device) {
+  {
+    std::lock_guard<std::mutex> lock(releases->mutex);
+    --releases->being_freed[index_of(device)];
+  }
+  releases->freed.notify_all();
+}
+
+Status free_now(const DeviceResource &resource) {
+  if (resource.resets != device_resets(resource.device)) return Status{};
+  DeviceScope scope(resource.device);
+  CaptureRelaxed relaxed;
+  switch (resource.kind) {
+    case ResourceKind::pinned_memory:
+      return {Library::hip, table.hipHostFree(resource.address), "hipHostFree"};
+    case ResourceKind::rccl_memory:
+      return {Library::rccl, table.ncclMemFree(resource.address), "ncclMemFree"};
+    case ResourceKind::hipblaslt_handle:
+      return {Library::hipblaslt, table.hipblasLtDestroy(resource.address), "hipblasLtDestroy"};
+    case ResourceKind::device_memory:
+      break;
+  }
+  return {Library::hip, table.hipFree(resource.address), "hipFree"};
+}
+
+// Takes what is listed of devices without a pending collective off the list.
+std::vector<DeviceResource> take_ready() {
+  std::lock_guard<std::mutex> lock(releases->mutex);
+  std::vector<DeviceResource> &all = releases->deferred;
+  const auto first = std::stable_partition(all.begin(), all.end(),
+                                           [](const DeviceResource &one) { return has_remote_waits(one.device); });
+  std::vector<DeviceResource> ready(first, all.end());
+  all.erase(first, all.end());
+  releases->deferred_count.store(all.size());
+  return ready;
+}
+
+}  // namespace
+
+Status release_resource(const DeviceResource &resource) noexcept {
+  return guarded("hipFree", [&] {
+    if (!begin_free(resource)) return Status{};
+    const Status status = free_now(resource);
+    end_free(resource.device);
+    return status;
+  });
+}
+
+Status defer_resource(const DeviceResource &resource) noexcept {
+  return guarded("hipFree", [&] {
+    std::lock_guard<std::mutex> lock(releases->mutex);
+    if (!releases->leaks) defer(resource);
+    return Status{};
+  });
+}
+
+Status free_deferred() noexcept {
+  return guarded("hipFree", [] {
+    Status first{};
+    for (const DeviceResource &resource : take_ready()) {
+      const Status status = release_resource(resource);
+      if (first.ok()) first = status;
+    }
+    return first;
+  });
+}
+
+size_t deferred_count() noexcept { return releases->deferred_count.load(); }
+
+void leak_resources() noexcept {
+  std::lock_guard<std::mutex> lock(releases->mutex);
+  releases->leaks = true;
+}
+
+void begin_remote_wait(int device) noexcept {
+  std::unique_lock<std::mutex> lock(releases->mutex);
+  releases->freed.wait(lock, [device] { return releases->being_freed[index_of(device)] == 0; });
+  releases->remote_waits[index_of(device)].fetch_add(1);
+}
+
+void end_remote_wait(int device) noexcept { releases->remote_waits[index_of(device)].fetch_sub(1); }
+
+bool has_remote_waits(int device) noexcept { return releases->remote_waits[index_of(device)].load() != 0; }
+
+}  // namespace rocpy

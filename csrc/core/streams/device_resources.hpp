@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Frees what the platform frees only after all work of its device: memory, and library handles, which own some. While a
+// collective of the device may wait for other ranks, that wait has no deadline, and the call that would end it may be
+// the same thread's next one: what is released meanwhile is listed, and freed once no such collective is pending.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "status.hpp"
+
+namespace rocpy {
+
+enum class ResourceKind : int32_t { device_memory, pinned_memory, rccl_memory, hipblaslt_handle };
+
+struct DeviceResource {
+  ResourceKind kind = ResourceKind::device_memory;
+  int device = 0;
+  int resets = 0;  // of the device, before it was made: another one frees it
+  void *address = nullptr;
+};
+
+// Frees a resource, now or with the first free_deferred() after the collectives of its device.
+Status release_resource(const DeviceResource &resource) noexcept;
+// Leaves it to free_deferred() in any case.
+Status defer_resource(const DeviceResource &resource) noexcept;
+// Frees what is listed of devices without a pending collective; the status is the first that is not a success.
+Status free_deferred() noexcept;
+size_t deferred_count() noexcept;
+
+// From here on nothing is freed: where the interpreter ends, a device may wait for a thread that no longer runs.
+void leak_resources() noexcept;
+
+// A collective that may wait for other ranks: begins before it is queued, once nobody frees anything of the device,
+// because who does so has seen no collective to wait for.
+void begin_remote_wait(int device) noexcept;
+void end_remote_wait(int device) noexcept;
+bool has_remote_waits(int device) noexcept;
+
+}  // namespace rocpy
