@@ -327,7 +327,8 @@ bool Communicator::fail_init(Failure *cause, const std::function<bool()> &ready)
   segment->report_init_problem({cause->code, cause->ranks, cause->text});
   if (ready()) return true;
   WhyNot known;
-  return fail(segment->find_init_problem(&known) ? init_failure(known) : *cause);
+  if (!segment->find_init_problem(&known)) return fail(*cause);
+  return !is_overtaken(known) && fail(init_failure(known));
 }
 
 void Communicator::arrive() {

@@ -94,6 +94,7 @@ struct Origin {
   // trace in the next: all read its number where they share it.
   bool is_recovery = false;
   uint32_t attempt = 0;
+  uint64_t begin_ns = now_ns();  // its deadline counts from here, in all attempts
   // How often the parent was revoked or aborted before the call.
   uint32_t endings = 0;
   bool was_revoked = false;
@@ -240,7 +241,10 @@ class Communicator {
   std::vector<int> shown_ranks(const std::vector<int> &indices) const;
   // What a rank that is waited for does, for people.
   std::string deed_of(int index);
-  ncclResult_t join_memory();
+  ncclResult_t join_memory();  // ncclInProgress: it was overtaken
+  // The others have given up an attempt because this rank had not come; they may be about to begin the next, as it
+  // does.
+  bool is_overtaken(const WhyNot &problem) const;
   // Its call was taken back with the parent's end.
   bool is_taken_back();
   // Where its origin says that one of them will not come, it fails. `ready` has the last word.

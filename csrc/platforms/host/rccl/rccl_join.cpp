@@ -10,22 +10,19 @@
 namespace rocpy_host {
 
 ncclResult_t Communicator::join() {
-  const ncclResult_t code = join_memory();
-  end_attempt();
+  ncclResult_t code;
+  do {
+    begin_attempt();
+    code = join_memory();
+    end_attempt();
+  } while (code == ncclInProgress);
   origin.reset();
   return code;
 }
 
 ncclResult_t Communicator::join_memory() {
   WhyNot problem;
-  begin_attempt();
-  std::shared_ptr<Segment> opened = open_segment(&problem);
-  // An attempt that the others have given up is theirs; they may be about to begin the next.
-  while (opened != nullptr && origin && origin->is_recovery && opened->find_init_problem(&problem)) {
-    end_attempt();
-    begin_attempt();
-    opened = open_segment(&problem);
-  }
+  const std::shared_ptr<Segment> opened = open_segment(&problem);
   if (opened == nullptr) return fail_join(problem);
   if (const ncclResult_t code = claim_rank(opened); code != ncclSuccess) return code;
   introduce_rank(opened);
@@ -85,6 +82,7 @@ void Communicator::introduce_rank(const std::shared_ptr<Segment> &opened) {
 
 bool Communicator::wait_for_ranks() {
   Operation operation = make_operation(Kind::none);
+  if (origin) operation.begin_ns = origin->begin_ns;
   Header &header = segment->header();
   bool is_good = segment->attach();
   uint64_t last_look = 0;
@@ -135,7 +133,7 @@ ncclResult_t Communicator::fail_join(const WhyNot &why) {
 bool Communicator::take_over_problem(const Segment &opened) {
   WhyNot problem;
   if (!opened.find_init_problem(&problem)) return false;
-  fail_join(problem);
+  if (!is_overtaken(problem)) fail_join(problem);
   return true;
 }
 

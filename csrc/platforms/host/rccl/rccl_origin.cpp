@@ -124,6 +124,11 @@ bool Communicator::look_at_origin(const Operation &operation, const std::vector<
   return ready() || fail_init(&cause, ready);
 }
 
+bool Communicator::is_overtaken(const WhyNot &problem) const {
+  const std::vector<int> &ranks = problem.ranks;
+  return origin && origin->is_recovery && std::find(ranks.begin(), ranks.end(), shown_rank(rank)) != ranks.end();
+}
+
 bool Communicator::is_taken_back() {
   if (origin && origin->parent->endings.load() != origin->endings) {
     // Of one that was revoked before, the end is that it is aborted.
