@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
+from rocpy._modules import imported
 
 __all__ = ["default_arithmetic", "read_complex", "read_float"]
 
@@ -40,17 +40,17 @@ def read_float(value: Any) -> float:
     """Return ``float(value)`` as of the default environment: another one may read a subnormal number as 0."""
     if isinstance(value, int | float):  # what torch's compiler can trace; no bit of a double depends on the environment
         return float(value)
-    return call_in_default_fp_environment(float, (value,), {})  # type: ignore[no-any-return]
+    return call_in_default_fp_environment(float, (value,), {})
 
 
 def read_complex(value: Any) -> complex:
     """Return ``complex(value)`` as of the default environment."""
-    return call_in_default_fp_environment(complex, (value,), {})  # type: ignore[no-any-return]
+    return call_in_default_fp_environment(complex, (value,), {})
 
 
 def _with_torch_threads(function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
     """Call a function, with torch's work in this thread alone where torch's own threads have another environment."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     # In torch.jit.trace extents are tensors.
     if torch is None or torch._C._get_tracing_state() is not None or not any(_is_shared(torch, x) for x in args):
         return function(*args, **kwargs)

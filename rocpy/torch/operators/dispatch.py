@@ -231,10 +231,10 @@ def _dispatched(a: Any, b: Any, /, c: Any = None, *, out: Any = None, options: A
 
 def dispatched_grouped(a: Any, b: Any, /, *, options: Any = None, **arguments: Any) -> Any:
     """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
-    row, products, packed = _grouped_arguments(a, b, **arguments)
+    row, products, packed, settings = _grouped_arguments(a, b, **arguments)
     if packed:
-        return _with_options(options, grouped_with_epilogue, *packed)
-    results = [_product_of_group(left, right, options=options, **settings) for left, right, settings in products]
+        return _with_options(options, grouped_with_epilogue, *packed, **settings)
+    results = [_product_of_group(left, right, options=options, **own) for left, right, own in products]
     if not row.outputs:
         return results
     name = row.outputs[0]
@@ -254,8 +254,11 @@ def _grouped_arguments(
     alpha: Any = 1.0,
     dtype: Any = None,
     **others: Any,
-) -> tuple[EpilogueRow, list[tuple[Any, Any, dict[str, Any]]], tuple[Any, ...]]:
-    """Return the epilogue and either the products of lists or what groups in one operand are computed from."""
+) -> tuple[EpilogueRow, list[tuple[Any, Any, dict[str, Any]]], tuple[Any, ...], dict[str, Any]]:
+    """Return the epilogue and either the products of lists or what groups in one operand are computed from.
+
+    That is empty for lists: operands, and settings by name.
+    """
     _refuse_untraced(others, a, b)
     row = find_epilogue(epilogue)
     check_epilogue(row)
@@ -267,12 +270,13 @@ def _grouped_arguments(
             (left, right, {"bias": vector, **settings})
             for left, right, vector in zip(lefts, rights, biases, strict=True)
         ]
-        return row, products, ()
+        return row, products, (), {}
     for operand, name in ((a, "a"), (b, "b"), (bias, "bias")):
         _check_tensor(operand, name)
     refuse_tangents(a=a, b=b, bias=bias)
     bounds = None if clamp is None else clamp_bounds(clamp)
-    return row, [], (a, b, offsets, groups, row.name, bias, bounds, _scalar(alpha, "alpha"), _dtype(dtype))
+    settings = {"clamp": bounds, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
+    return row, [], (a, b, offsets, groups, row.name, bias), settings
 
 
 def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
@@ -290,9 +294,9 @@ def _as_computed(operands: tuple[Any, ...], arguments: dict[str, Any]) -> tuple[
     settings = {name: value for name, value in arguments.items() if name not in ("options", "autotune")}
     a, b, c = operands if len(operands) == 3 else (*operands, None)
     if arguments.get("offsets") is not None or isinstance(a, list | tuple) or isinstance(b, list | tuple):
-        _, products, packed = _grouped_arguments(a, b, **settings)
+        _, products, packed, rest = _grouped_arguments(a, b, **settings)
         if packed:
-            check_groups(*packed)
+            check_groups(*packed, **rest)
             return operands, arguments
         each = [
             _as_computed((left, right), own) if route_of(left, right, own["bias"]) != 1 else ((left, right), own)
