@@ -45,13 +45,18 @@ def scope(device: int = 0) -> str:
         the device (on the host platform: instruction set, processor and number of threads), the environment variables
         that change what hipBLASLt does, and the schema of the records.
 
+    Raises
+    ------
+    InvalidProblemError
+        If there is no such device.
+
     Examples
     --------
     >>> import json, rocpy
     >>> sorted(json.loads(rocpy.tuning.scope()))[:4]
     ['arch', 'compute_units', 'device', 'environment']
     """
-    return _scope(device)
+    return _scope(Device(device).index)
 
 
 @functools.cache

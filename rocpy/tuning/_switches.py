@@ -242,7 +242,7 @@ class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() a
     """Record the problems that the process plans inside a block, in all threads.
 
     A product whose plan is already cached is planned once more, so that it is recorded; after that, recording costs
-    nothing.
+    nothing. :func:`rocpy.explain` plans too, and so may a call that is refused afterwards.
 
     Examples
     --------

@@ -227,6 +227,14 @@ def test_other_powers_are_refused(exponent):
         rocpy.epilogue(lambda x: x**exponent)
 
 
+@pytest.mark.parametrize("exponent", [True, np.False_])
+def test_an_exponent_that_is_a_truth_value_is_named(exponent):
+    with pytest.raises(
+        rocpy.UnsupportedError, match=f"power whose exponent is the truth value {exponent}; pass {int(exponent)}"
+    ):
+        rocpy.epilogue(lambda x: x**exponent)
+
+
 @pytest.mark.parametrize("function", [lambda x, s: x**s, lambda x, s: 2**x, lambda x, s: x ** np.ones(2)])
 def test_powers_without_a_constant_exponent_are_refused(function):
     with pytest.raises(rocpy.UnsupportedError, match=r"test_numbers.py:.*not a constant number"):

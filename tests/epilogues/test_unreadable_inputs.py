@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """An input of a custom epilogue whose memory cannot be read is refused by the name that it was passed under."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,12 @@ def test_truth_values_of_torch(torch):
         keep.untyped_storage().resize_(0)
         with pytest.raises(rocpy.InvalidOperandError, match=r"^epilogue_inputs\['keep'\]: torch.Tensor"):
             mm.execute()
+
+
+def test_a_device_interface_of_memory_that_is_on_no_device(shape_and_epilogue):
+    shape, epilogue = shape_and_epilogue
+    plain = np.ones(shape, np.float32)
+    device = SimpleNamespace(__cuda_array_interface__=plain.__array_interface__)
+    for use in uses(epilogue, A, plain, device):
+        with pytest.raises(rocpy.InvalidOperandError, match=MESSAGE + ".* HIP does not know its address"):
+            use()

@@ -117,3 +117,9 @@ def test_bounds_of_either_zero_are_looked_up_apart(monkeypatch):
         problem = Problem.make(A, B, epilogue="clamp", clamp=(low, 1.0))
         _lookup.DatabaseChoices().lookup(problem, Options(), 0)
     assert [str(low) for low, _ in asked] == ["0.0", "-0.0"]
+
+
+@pytest.mark.parametrize("device", ["0", 99, -1, True, 1.5, [0]])
+def test_what_is_no_device_has_no_scope(device):
+    with pytest.raises((rocpy.InvalidOperandError, rocpy.InvalidProblemError), match="^index: "):
+        rocpy.tuning.scope(device)

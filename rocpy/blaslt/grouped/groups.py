@@ -52,6 +52,11 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
     if out is not None and (not is_sequence(out) or len(out) != count):
         shown = f"{len(out)} arrays" if is_sequence(out) else f"a {type(out).__name__}"
         raise InvalidOperandError(f"out: got {shown}, expected a list of {count} arrays for {count} products")
+    for index, target in enumerate(out or ()):
+        if target is None:
+            raise InvalidOperandError(
+                f"out[{index}]: got None, expected an array for every group; pass one for each, or omit out"
+            )
     for name, value in operands.items():
         missing = [index for index, item in enumerate(value) if item is None] if is_sequence(value) else []
         if missing and name != "bias":

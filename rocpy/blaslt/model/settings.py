@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 import numpy as np
@@ -37,8 +38,8 @@ def check_whole_factors(alpha: float, beta: float) -> None:
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not -(2.0**31) <= value < 2.0**31 or not value.is_integer():
             raise InvalidProblemError(
-                f"{name} = {value}; an integer result is scaled by 32-bit integers: pass dtype='float32' for other "
-                "factors"
+                f"{name} = {value}; an integer result is scaled by 32-bit integers: for other factors pass "
+                f"dtype='float32', scale_a=1.0 and scale_b=1.0{', and c as float32' if name == 'beta' else ''}"
             )
 
 
@@ -108,7 +109,8 @@ def refuse_recorded(value: Any, name: str) -> None:
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
-        if isinstance(clamp, str | bytes | bytearray | Iterator):  # an iterator could be read only once
+        # An iterator could be read only once, and sets and mappings have no order.
+        if isinstance(clamp, str | bytes | bytearray | Iterator | AbstractSet | Mapping):
             raise TypeError(type(clamp).__name__)
         first, second = cast("Iterable[Any]", clamp)  # two, before any is looked at: there may be no end of them
         for bound in (first, second):

@@ -105,7 +105,9 @@ def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
     exponent = write.constant(exponent)
-    if exponent is None or isinstance(exponent, bool):
+    if isinstance(exponent, bool):
+        raise UnsupportedError(f"a power whose exponent is the truth value {exponent}; pass {int(exponent)}")
+    if exponent is None:
         raise UnsupportedError(
             "a power whose exponent is not a constant number; use exp(exponent * log(x)) where x is positive"
         )

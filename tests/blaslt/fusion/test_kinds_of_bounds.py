@@ -76,7 +76,16 @@ def test_bounds_that_are_tensors_or_stand_beside_them(torch, form, kind, to):
 
 
 @PRODUCTS
-@pytest.mark.parametrize("bounds", [lambda: iter([-1, 2]), lambda: (x for x in (-1, 2)), dict.fromkeys([-1]).items])
-def test_what_is_no_pair_that_can_be_read_twice_is_refused(form, kind, bounds):
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        lambda: iter([-1, 2]),
+        lambda: (x for x in (-1, 2)),
+        dict.fromkeys([-1]).items,
+        lambda: frozenset([0, 2]),
+        lambda: {0: 5, 2: 6},
+    ],
+)
+def test_what_is_no_pair_in_an_order_that_can_be_read_twice_is_refused(form, kind, bounds):
     with pytest.raises(rocpy.InvalidProblemError, match="^clamp: got .*expected a pair of numbers"):
         product(form, kind, bounds())

@@ -107,6 +107,11 @@ def test_wrong_lists_are_refused(rng):
         rocpy.grouped_matmul(a[0], b[0])
     with pytest.raises(rocpy.InvalidOperandError, match="out: got 1 arrays, expected a list of 2 arrays"):
         rocpy.grouped_matmul(a, b, out=[np.empty((2, 2), np.float32)])
+    target = np.full((2, 2), 7, np.float32)
+    for index, outs in ((1, [target, None]), (0, (None, target))):
+        with pytest.raises(rocpy.InvalidOperandError, match=rf"^out\[{index}\]: got None, .*pass one for each"):
+            rocpy.grouped_matmul(a, b, out=outs)
+        assert (target == 7).all()
     square = normal(rng, 3, 3)
     with pytest.raises(rocpy.InvalidOperandError, match="shares memory with a"):
         rocpy.grouped_matmul([square], [square.copy()], out=[square])
