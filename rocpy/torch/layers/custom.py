@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.front.function import matmul
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself
-from rocpy.torch.operators.shapes import check_layer_input, check_layer_tensors
+from rocpy.torch.operators.shapes import check_layer_bias, check_layer_input, check_layer_tensors
+from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["check_epilogue", "check_layer_epilogue", "custom_layer", "custom_linear", "overridden_layer"]
 
@@ -60,18 +61,34 @@ def custom_linear(
     if computes_products_itself(weight):
         y = torch.nn.functional.linear(x, weight)
         return arguments["epilogue"].evaluate(y, **(arguments["epilogue_inputs"] or {}))
+    if weight.dim() != 2:
+        raise InvalidProblemError(f"weight: got shape {tuple(weight.shape)}, expected (N, K)")
     if torch.compiler.is_compiling():
+        check_layer_input(x, weight, bias=bias)  # of a graph the product's own errors come later
         return dispatched_matmul(x, weight.mT, **arguments)
-    return _product(x, weight, weight.mT, arguments)
+    return _product(x, weight, bias, weight.mT, arguments)
 
 
-def _product(x: Tensor, weight: Tensor, right: Any, arguments: Mapping[str, Any]) -> Any:
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, right: Any, arguments: Mapping[str, Any]) -> Any:
     """Return a layer's product with its weight, or with the same weight packed."""
     try:
         return matmul(x, right, **arguments)
-    except (InvalidOperandError, InvalidProblemError):
-        check_layer_input(x, weight)
+    except (InvalidOperandError, InvalidProblemError, UnsupportedError):
+        _check_operands(x, weight, bias, arguments)
         raise
+
+
+def _check_operands(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Mapping[str, Any]) -> None:
+    """Refuse the operands of a layer's product by the names of the layer's parameters, after it was refused."""
+    inputs = {
+        f"epilogue_inputs[{name!r}]": value
+        for name, value in (arguments["epilogue_inputs"] or {}).items()
+        if isinstance(value, Tensor) and value is not bias
+    }
+    refuse_tangents(input=x, weight=weight, bias=bias)
+    check_layer_input(x, weight, bias=bias, **inputs)
+    if bias is not None:
+        check_layer_bias(bias, (*x.shape[:-1], weight.shape[0]))
 
 
 def overridden_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
@@ -89,5 +106,5 @@ def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
     if layer.pack and not layer.training:
         packed = packing.weight_of(layer, x, weight, bias)
         if packed is not None:
-            return _product(x, weight, packed, _arguments(layer.activation, bias, inputs))
+            return _product(x, weight, bias, packed, _arguments(layer.activation, bias, inputs))
     return custom_linear(x, weight, bias, layer.activation, inputs)

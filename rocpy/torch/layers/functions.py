@@ -27,7 +27,7 @@ from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes
 from rocpy.torch.operators.products import composed_activation
 from rocpy.torch.operators.registration import route_of
-from rocpy.torch.operators.shapes import check_layer_tensors
+from rocpy.torch.operators.shapes import check_layer_bias, check_layer_tensors
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -87,15 +87,7 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
     if bias.numel() in (1, n) and (bias.dim() == 0 or bias.shape[-1] == bias.numel()):
         # One for all outputs, or one for each with axes of extent 1 before it.
         return run_linear(x, weight, bias.reshape(-1).expand(n).contiguous(), activation)
-    shape = (*x.shape[:-1], n)
-    try:
-        fits = torch.broadcast_shapes(shape, bias.shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise InvalidProblemError(
-            f"bias: got shape {tuple(bias.shape)}, expected length N = {n}, or broadcast to the result's {shape}"
-        )
+    check_layer_bias(bias, (*x.shape[:-1], n))
     if computes_products_itself(weight):
         return composed_activation(activation, run_linear(x, weight, None, ACTIVATIONS["none"]) + bias)
     if activation.is_analytic and x.is_complex():  # which no epilogue computes
@@ -119,7 +111,8 @@ def linear(
     input
         Shape ``(..., K)``.
     weight
-        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as in ``torch.nn.functional.linear``.
+        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as in ``torch.nn.functional.linear``; for an
+        epilogue created by :func:`rocpy.epilogue`, ``(N, K)``.
     bias
         Length N, a scalar, or any shape that broadcasts to the result, which is added after the product.
     activation

@@ -13,7 +13,7 @@ from torch import Tensor
 from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.counters import count, watched
 from rocpy.torch.operators.kernels import has_layer_shapes, layer_epilogue
@@ -91,6 +91,6 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
         if name is not None:
             return matmul(x, packed, epilogue=name, bias=bias)
         return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))
-    except (InvalidProblemError, UnsupportedError) as error:
-        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
+    except (InvalidOperandError, InvalidProblemError, UnsupportedError) as error:
+        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "", bias=bias)
         raise

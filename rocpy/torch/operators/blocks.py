@@ -18,7 +18,7 @@ from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
 from rocpy.torch.operators.linear_layer import linear, linear_result
 from rocpy.torch.operators.registration import define, record, route_of
-from rocpy.torch.operators.shapes import check_layer_tensors
+from rocpy.torch.operators.shapes import MLP_OPERANDS, check_layer_tensors
 from rocpy.torch.operators.sharding import lacks_lists
 from rocpy.torch.operators.tangents import refuse_tangents
 
@@ -175,7 +175,7 @@ def run_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | N
     access = route_of(x, w1, b1, w2, b2)
     if access == 0 and not torch.compiler.is_compiling():
         check_layer_tensors(input=x)
-        refuse_tangents(input=x, fc1=w1, fc1_bias=b1, fc2=w2, fc2_bias=b2)
+        refuse_tangents(**dict(zip(MLP_OPERANDS.values(), (x, w1, b1, w2, b2), strict=True)))
     return _run(access, x, w1, b1, w2, b2, activation.name)
 
 

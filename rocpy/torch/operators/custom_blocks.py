@@ -13,6 +13,7 @@ from rocpy.blaslt.front.function import matmul
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues.expressions.expression import Builder
 from rocpy.epilogues.expressions.gradient import gradient_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix, in_rows, linear_backward
@@ -21,7 +22,14 @@ from rocpy.torch.operators.custom_products import _with_product, empty_custom_re
 from rocpy.torch.operators.kernels import linear_forward
 from rocpy.torch.operators.linear_layer import linear_result
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import ProductSettings, check_layer_tensors, check_product
+from rocpy.torch.operators.shapes import (
+    MLP_OPERANDS,
+    ProductSettings,
+    check_layer_bias,
+    check_layer_input,
+    check_layer_tensors,
+    check_product,
+)
 from rocpy.torch.operators.tangents import refuse_tangents
 
 __all__ = ["custom_mlp", "takes"]
@@ -60,15 +68,29 @@ def _inputs(b1: Tensor | None, **more: Any) -> dict[str, Any]:
 
 
 def _kernel(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, expression: str) -> list[Tensor]:
-    hidden, pre = matmul(x, w1.mT, epilogue=_forward_of(expression), epilogue_inputs=_inputs(b1))
+    try:
+        hidden, pre = matmul(x, w1.mT, epilogue=_forward_of(expression), epilogue_inputs=_inputs(b1))
+    except (InvalidOperandError, InvalidProblemError, UnsupportedError):
+        _check_first_layer(x, w1, b1)
+        raise
     return [linear_forward(hidden, w2, b2, _NONE, False)[0], hidden, pre]
 
 
 def _fake(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, expression: str) -> list[Tensor]:
     right, named = w1.mT, _inputs(b1)
-    problem = check_product(x, right, None, None, None, "default", ProductSettings(1.0, 0.0, None, None, None))
-    hidden, pre = empty_custom_results(x, right, None, problem, _forward_of(expression).expression, named)
+    try:
+        problem = check_product(x, right, None, None, None, "default", ProductSettings(1.0, 0.0, None, None, None))
+        hidden, pre = empty_custom_results(x, right, None, problem, _forward_of(expression).expression, named)
+    except (InvalidOperandError, InvalidProblemError, UnsupportedError):
+        _check_first_layer(x, w1, b1)
+        raise
     return [linear_result(hidden, w2, b2, _NONE), hidden, pre]
+
+
+def _check_first_layer(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    check_layer_input(x, weight, bias=bias)
+    if bias is not None:
+        check_layer_bias(bias, (*x.shape[:-1], weight.shape[0]))
 
 
 class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
@@ -145,6 +167,6 @@ record(mlp, lambda below, *args: list(_apply(below, *args)))
 def custom_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, epilogue: Any) -> Tensor:
     """Compute two layers with an epilogue of the user's between them, for a gradient."""
     check_layer_tensors(input=x)
-    refuse_tangents(input=x, fc1=w1, fc1_bias=b1, fc2=w2, fc2_bias=b2)
+    refuse_tangents(**dict(zip(MLP_OPERANDS.values(), (x, w1, b1, w2, b2), strict=True)))
     result: Tensor = mlp(x, w1, b1, w2, b2, epilogue.text if b1 is None else epilogue.biased.text)[0]
     return result

@@ -19,7 +19,7 @@ from rocpy.blaslt.grouped._packed import compute_packed
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.options import forbids_composing
 from rocpy.epilogues import CustomEpilogue
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched
@@ -162,8 +162,8 @@ def linear_forward(
         d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
         if keep and forbids_composing():
             return matmul(x, weight.mT, epilogue=activation.epilogue(bias is not None), bias=bias), d
-    except (InvalidProblemError, UnsupportedError) as error:
-        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "")
+    except (InvalidOperandError, InvalidProblemError, UnsupportedError) as error:
+        check_layer_input(x, weight, activation.name if isinstance(error, UnsupportedError) else "", bias=bias)
         raise
     return _activated(d, activation, keep)
 

@@ -21,7 +21,7 @@ from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.below import KERNELS, AtOnce, Below, below_torch
 from rocpy.torch.operators.kernels import split_names
-from rocpy.torch.operators.shapes import needs_one_kind, refuse_mixed
+from rocpy.torch.operators.shapes import MLP_OPERANDS, needs_one_kind, refuse_mixed
 from rocpy.torch.operators.sharding import register_for
 
 __all__ = ["LIBRARY", "autocast_device", "cast_for", "check_without_values", "define", "record", "route_of"]
@@ -135,9 +135,7 @@ def autocast_device(x: Any) -> str | None:
 
 
 # What users call the arguments of operators that have other names.
-_NAMES = {
-    "x": "input", "boundaries": "offsets", "w1": "fc1", "b1": "fc1_bias", "w2": "fc2", "b2": "fc2_bias"
-}  # fmt: skip
+_NAMES = MLP_OPERANDS | {"boundaries": "offsets"}
 
 
 def _named(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,16 +15,25 @@ from rocpy._producers.torch_refusals import is_unreadable, refuse_layout
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import current_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.model.product_types import find_family, gradient_type, is_float8, result_and_compute, type_for_out
+from rocpy.blaslt.model.product_types import (
+    RESULT_TYPES,
+    find_family,
+    gradient_type,
+    is_float8,
+    result_and_compute,
+    type_for_out,
+)
 from rocpy.blaslt.model.settings import check_whole_factors
 from rocpy.blaslt.selection.recipes import check_function
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = [
+    "MLP_OPERANDS",
     "ProductSettings",
     "check_aux",
     "check_devices",
     "check_epilogue_of",
+    "check_layer_bias",
     "check_layer_input",
     "check_layer_tensors",
     "check_product",
@@ -40,6 +49,16 @@ __all__ = [
     "require",
     "result_dtype",
 ]
+
+
+# What users call the operands of two layers in one operator; their modules may have any names.
+MLP_OPERANDS = {
+    "x": "input",
+    "w1": "the first layer's weight",
+    "b1": "the first layer's bias",
+    "w2": "the second layer's weight",
+    "b2": "the second layer's bias",
+}
 
 
 class ProductSettings(NamedTuple):
@@ -131,19 +150,28 @@ def check_layer_tensors(**operands: Any) -> None:
                 refuse_layout(x, name)
 
 
-def check_layer_input(x: Any, weight: Any, activation: str = "") -> None:
-    """Refuse what a layer cannot take, in the words of layers: after its product was refused."""
+def check_layer_input(x: Any, weight: Any, activation: str = "", **others: Any) -> None:
+    """Refuse what a layer cannot take, in the words of layers: after its product was refused.
+
+    ``others`` are its other tensors, by the names that users know.
+    """
     check_layer_tensors(input=x, weight=weight)
+    refuse_mixed(input=x, weight=weight, **others)
+    check_devices(input=x, weight=weight, **others)
     takes = weight.shape[-1]
     if x.dim() == 0 or x.shape[-1] != takes:
         seen = "a scalar" if x.dim() == 0 else f"shape {tuple(x.shape)}, whose last axis has {x.shape[-1]} elements"
         raise InvalidProblemError(
             f"input: {seen}; the layer takes {takes} (its weight has shape {tuple(weight.shape)})"
         )
-    if x.dtype != weight.dtype:
+    if x.dtype != weight.dtype and not (_is_cast(x) and _is_cast(weight)):
         raise InvalidProblemError(
             f"input is {_name(x.dtype)} and the layer's weight is {_name(weight.dtype)}; "
             "cast one, so that both have one dtype"
+        )
+    if _name(x.dtype) not in RESULT_TYPES:
+        raise UnsupportedError(
+            f"input and weight are {_name(x.dtype)}, of which there are no products; cast both to float16 or wider"
         )
     if is_float8(_name(x.dtype)):
         raise InvalidProblemError(
@@ -154,6 +182,26 @@ def check_layer_input(x: Any, weight: Any, activation: str = "") -> None:
         raise UnsupportedError(
             f"activation: {activation} of int8 operands, whose product is int32, is not supported; cast input and "
             "weight to float16 or wider, or apply the activation to the result of a layer without one"
+        )
+
+
+def _is_cast(x: Tensor) -> bool:
+    """Whether autocast is on for a tensor, so that its product may have another type."""
+    device = x.device.type
+    is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return is_on and x.is_floating_point() and x.dtype != torch.float64
+
+
+def check_layer_bias(bias: Tensor, shape: tuple[int, ...]) -> None:
+    """Refuse a layer's bias that does not broadcast to its result, which has that shape."""
+    try:
+        fits = torch.broadcast_shapes(shape, bias.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InvalidProblemError(
+            f"bias: got shape {tuple(bias.shape)}, expected length N = {shape[-1]}, or broadcast to the result's "
+            f"{tuple(shape)}"
         )
 
 

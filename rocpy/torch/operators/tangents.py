@@ -28,8 +28,7 @@ def refuse_tangents(**operands: Any) -> None:
         if isinstance(operand, torch.Tensor) and _carries_tangent(operand):
             raise UnsupportedError(
                 f"{name}: it carries a forward-mode tangent, which the fused product does not propagate; use torch's "
-                f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
-                "needed"
+                "own product, or pass the primal of torch.autograd.forward_ad.unpack_dual if the tangent is not needed"
             )
 
 
