@@ -23,6 +23,7 @@ from rocpy.errors import (
 
 Location = tuple[str, str, int] | None
 _PACKAGE = Path(__file__).parents[1]
+_BARRIER = "put coop.syncthreads() between the two, or the barrier of a smaller group with both"
 _LINE_OF_NUMBA = re.compile(r'\nFile "[^"]*", line \d+, $')
 
 
@@ -91,7 +92,7 @@ def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None
         "divergence": f"{subject} waits{at}"
         + (f", but {error['detail']}" if error["detail"] else "")
         + (f";{other} waits {there}" if other else ""),
-        "race": f"{subject}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
+        "race": f"{subject}{at} {error['detail']}:{other}; {_BARRIER}",
         "global_race": f"{subject}{at} {error['detail']}, an element of an array: {_other(error, other)}",
         "division": f"{subject}{at} divides an integer by zero, whose result is 0 without debug=True",
         "uninitialised": f"{subject}{at}: {error['detail']}",
@@ -103,7 +104,7 @@ def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None
 
 def _other(error: dict[str, Any], other: str) -> str:
     if error["other_block"] == error["block"]:
-        return f"{other.strip()}; put coop.syncthreads() between the two, or use coop.atomic"
+        return f"{other.strip()}; {_BARRIER}, or use coop.atomic"
     return f"block {error['other_block']},{other}; blocks run in any order: use coop.atomic, or separate launches"
 
 
