@@ -79,7 +79,10 @@ def is_rank(rank: Any, nranks: int) -> bool:
     >>> is_rank(1, 2), is_rank(2, 2), is_rank(True, 2)
     (True, False, False)
     """
-    return hasattr(rank, "__index__") and not isinstance(rank, TRUTH_VALUES) and 0 <= operator.index(rank) < nranks
+    try:
+        return not isinstance(rank, TRUTH_VALUES) and 0 <= operator.index(rank) < nranks
+    except TypeError:
+        return False
 
 
 def integer_in(name: str, value: Any, least: int, most: int, expected: str) -> int:

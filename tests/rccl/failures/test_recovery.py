@@ -96,6 +96,28 @@ def test_shrink_does_not_wait_for_a_rank_that_has_left(comms, end):
     assert gathered(together(comms[1:3], lambda comm: comm.shrink([0, 3]))) == [0, 1]
 
 
+def test_no_rank_waits_for_itself(comms):
+    """One that comes just when the others give up begins the next attempt with them."""
+    named = []
+
+    def body(comm):
+        end = time.monotonic() + 0.25
+        while time.monotonic() < end:
+            try:
+                comm.shrink([3], abort=True, timeout_s=0.001 * (1 + comm.rank)).abort()
+            except rccl.CollectiveTimeoutError as error:
+                named.append((comm.rank, error.waiting_for))
+            except rccl.RemoteError as error:
+                named.append((comm.rank, (error.rank,)))
+
+    threads = [threading.Thread(target=body, args=(comm,)) for comm in comms[:3]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(rank, ranks) for rank, ranks in named if rank in ranks] == []
+
+
 def test_other_excluded_ranks_are_named(comms):
     with pytest.raises(rccl.CollectiveTimeoutError, match="rank 1 calls shrink without ranks 2, 3"):
         together(comms[:2], lambda comm: comm.shrink([3] if comm.rank == 0 else [2, 3]))
