@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
+from rocpy._modules import imported
 
 __all__ = ["default_arithmetic", "read_complex", "read_float"]
 
@@ -50,7 +50,7 @@ def read_complex(value: Any) -> complex:
 
 def _with_torch_threads(function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
     """Call a function, with torch's work in this thread alone where torch's own threads have another environment."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     # In torch.jit.trace extents are tensors.
     if torch is None or torch._C._get_tracing_state() is not None or not any(_is_shared(torch, x) for x in args):
         return function(*args, **kwargs)

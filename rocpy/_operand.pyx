@@ -6,6 +6,7 @@ import sys
 
 import numpy
 
+from rocpy._modules import imported, is_instance_of
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.errors import InvalidOperandError
 
@@ -74,8 +75,7 @@ cdef object parse(object array, str name, Operand* out):
     # Only the first tensor of a process, and subclasses of torch.Tensor, come by here.
     if learn(type(array)):
         return parse(array, name, out) if is_plain_tensor(array) else parse_other(array, name, out)
-    symbolic = sys.modules.get("torch.fx")
-    if symbolic is not None and isinstance(array, symbolic.Proxy):
+    if is_instance_of(array, "torch.fx", "Proxy"):
         raise TorchLayerRequired(f"{name}: it stands for a tensor while torch.fx traces a function; call it on tensors")
     return parse_foreign(array, name, out)
 
@@ -256,7 +256,7 @@ cdef int stream_of(object stream, const Operand* like, hipStream_t* out, StreamU
         out[0] = <hipStream_t>current
         return 0
     # CuPy orders its work on a stream of its own and tells it in Python only. Other producers have made their data ready on the null stream.
-    cupy = sys.modules.get("cupy")
+    cupy = imported("cupy")
     if cupy is not None and like.provider in (provider_capsule, provider_array_interface):
         out[0] = <hipStream_t><size_t>cupy.cuda.get_current_stream(like.device_id).ptr
     return 0

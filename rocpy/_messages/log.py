@@ -6,11 +6,12 @@ A program that reads a log has imported logging; rocpy does not import it itself
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from rocpy._modules import imported
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -19,7 +20,7 @@ __all__ = ["info", "timed"]
 
 
 def _logger() -> Logger | None:
-    logging = sys.modules.get("logging")
+    logging = imported("logging")
     return None if logging is None else logging.getLogger("rocpy")
 
 

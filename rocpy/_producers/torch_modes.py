@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from rocpy._modules import is_instance_of
+
 __all__ = [
     "gradient_reason",
     "graph_reason",
@@ -27,14 +29,12 @@ def is_batched(array: Any) -> bool:
 
 def is_fake(array: Any) -> bool:
     """Return whether a tensor is one of a FakeTensorMode."""
-    module = sys.modules.get("torch._subclasses.fake_tensor")
-    return module is not None and isinstance(array, module.FakeTensor)
+    return is_instance_of(array, "torch._subclasses.fake_tensor", "FakeTensor")
 
 
 def is_sharded(array: Any) -> bool:
     """Return whether a tensor is a DTensor."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(array, module.DTensor)
+    return is_instance_of(array, "torch.distributed.tensor", "DTensor")
 
 
 def kind_reason(array: Any) -> str | None:

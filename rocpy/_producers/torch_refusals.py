@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from rocpy._modules import is_instance_of
 from rocpy.errors import InvalidOperandError, UnsupportedError, shown_as
 
 __all__ = ["TorchLayerRequired", "advice", "is_unreadable", "refuse_layout"]
@@ -44,12 +45,6 @@ def advice(reason: str) -> str:
     return "call it outside of the transform or the tracing"
 
 
-def _is_a(array: Any, module: str, name: str) -> bool:
-    """Return whether a tensor is of a class of torch's, which lives in a module that may not be imported."""
-    cls = getattr(sys.modules.get(module), name, None)
-    return cls is not None and isinstance(array, cls)
-
-
 def is_unreadable(array: Any) -> bool:
     """Return whether a tensor is no array of values, and torch has no operators of other packages for it."""
     if array.is_nested:
@@ -59,8 +54,8 @@ def is_unreadable(array: Any) -> bool:
         type(array) is not torch.Tensor
         and type(array) is not torch.nn.Parameter
         and (
-            _is_a(array, "torch.nn.parameter", "UninitializedTensorMixin")
-            or _is_a(array, "torch.masked", "MaskedTensor")
+            is_instance_of(array, "torch.nn.parameter", "UninitializedTensorMixin")
+            or is_instance_of(array, "torch.masked", "MaskedTensor")
         )
     )
 
@@ -75,10 +70,10 @@ def refuse_layout(array: Any, name: str) -> None:
     """
     if array.is_nested:
         seen, do = "a nested tensor", "pass its .to_padded_tensor(...) or its components"
-    elif _is_a(array, "torch.nn.parameter", "UninitializedTensorMixin"):
+    elif is_instance_of(array, "torch.nn.parameter", "UninitializedTensorMixin"):
         seen = "a parameter or buffer that is not initialized"
         do = "call its module on an input first, or its .materialize(shape)"
-    elif _is_a(array, "torch.masked", "MaskedTensor"):
+    elif is_instance_of(array, "torch.masked", "MaskedTensor"):
         seen, do = "a masked tensor", "pass its .to_tensor(value), or its .get_data() to ignore the mask"
     elif array.layout is not sys.modules["torch"].strided:
         seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"

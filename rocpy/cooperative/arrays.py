@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from rocpy._messages.suggestions import did_you_mean
+from rocpy._modules import is_tensor
 from rocpy.cooperative.api.combining import inclusive_scan
 from rocpy.cooperative.api.device import blockDim, blockIdx, grid, local, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle
 from rocpy.cooperative.api.operators import NAMES, name_of
-from rocpy.cooperative.kernel.arguments import as_numpy, is_tensor, raise_versions
+from rocpy.cooperative.kernel.arguments import as_numpy, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel, jit
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, InvalidProblemError

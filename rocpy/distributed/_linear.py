@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
+from rocpy._modules import imported
 from rocpy.distributed._operands import under_autocast
 from rocpy.distributed._sharded import column_forward, row_forward
 
@@ -144,7 +144,7 @@ def row_linear(
 
 
 def _is_recorded(*operands: Any) -> bool:
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     return (
         torch is not None
         and torch.is_grad_enabled()

@@ -6,9 +6,9 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from rocpy._modules import imported
 from rocpy._operand import describe
 from rocpy.blaslt.model.product_types import RESULT_TYPES, is_float8
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -190,7 +190,7 @@ def under_autocast(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        torch = sys.modules.get("torch")
+        torch = imported("torch")
         if torch is None or not torch._C._is_any_autocast_enabled():
             return function(*args, **kwargs)
 

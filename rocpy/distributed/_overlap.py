@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocpy import platform
+from rocpy._modules import is_tensor
 from rocpy._operand import allocate_like
 from rocpy.blaslt import matmul
 from rocpy.distributed._operands import bounds, check, under_autocast
@@ -131,10 +132,9 @@ class _TorchStream:
 
 
 def _foreign_streams(operands: tuple[Any, ...], streams: StreamPair) -> list[_TorchStream]:
-    torch = sys.modules.get("torch")
     for operand in operands:
-        if torch is not None and isinstance(operand, torch.Tensor) and operand.is_cuda:
-            return [_TorchStream(torch, operand.device, streams)]
+        if is_tensor(operand) and operand.is_cuda:
+            return [_TorchStream(sys.modules["torch"], operand.device, streams)]
     return []
 
 

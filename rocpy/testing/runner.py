@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from rocpy import platform
 from rocpy._messages.suggestions import did_you_mean
+from rocpy._modules import imported, is_tensor
 from rocpy.dtypes import DTYPES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer
@@ -184,7 +185,7 @@ def reference(case: Case, operands: dict[str, Array]) -> Expected:
 
 def to_torch(array: Array) -> Any:
     """Return a torch tensor over a numpy array's memory, bfloat16 included; the caller has imported torch."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is None:
         raise RuntimeError("provider 'torch' needs torch: import torch first")
     if any(stride < 0 for stride in array.strides):
@@ -225,8 +226,8 @@ def to_numpy(result: Any) -> Array:
     """Return a numpy array with the values of a result: a numpy array, a torch tensor or a Buffer."""
     if isinstance(result, Buffer):
         return result.to_numpy()
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(result, torch.Tensor):
+    if is_tensor(result):
+        torch = sys.modules["torch"]
         result = result.detach().cpu()
         name = str(result.dtype).removeprefix("torch.")
         if hasattr(ml_dtypes, name):

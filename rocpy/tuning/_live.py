@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import numbers
 import statistics
-import sys
 import threading
 import time
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import hold_over_forks
 from rocpy._messages.log import info
+from rocpy._modules import imported
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.model.algorithms import LISTED
@@ -170,7 +170,7 @@ def tune(
 
 def _unrecorded() -> contextlib.AbstractContextManager[Any]:
     """Return a block without gradients: the products that are measured give their results to nobody."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     unrecorded: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if torch is None else torch.no_grad()
     return unrecorded
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._modules import imported
 from rocpy.blaslt.arrays.quantization import quantize_mx
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.planned_product import PlannedProduct
@@ -102,7 +102,7 @@ def _in_blocks(operand: OperandInfo, seed: int, axis: int) -> tuple[Any, Any]:
 
 def _conjugated(arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Return arrays as tensors of torch's, which alone conjugates without a copy."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is None:
         raise UnsupportedError(
             "conjugates cannot be generated, since torch is not imported; run the program itself, not its problems, or "

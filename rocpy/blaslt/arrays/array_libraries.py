@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._modules import is_tensor
 from rocpy._operand import describe
 from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces
 from rocpy._producers.torch_refusals import advice, refuse_layout
@@ -168,9 +169,8 @@ def library_of(x: Any, name: str) -> Any:
     """Return the functions of the library that an array belongs to; `name` is its own in messages."""
     if isinstance(x, np.ndarray):
         return NUMPY
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        return _Torch(torch)
+    if is_tensor(x):
+        return _Torch(sys.modules["torch"])
     raise InvalidOperandError(
         f"{name}: got {type(x).__module__}.{type(x).__name__}, expected a numpy array or a torch tensor"
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
+from rocpy._modules import is_tensor
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.array_libraries import plain
 from rocpy.blaslt.arrays.copies import contiguous
@@ -84,9 +85,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
         return _transposed(array, name, options) if right else _lying(array, name, options)
     if row.bits > 8:
         return array
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
-        bytes_ = array.view(torch.uint8)
+    if is_tensor(array):
+        bytes_ = array.view(sys.modules["torch"].uint8)
         return Packed(
             _lying(bytes_.swapaxes(-1, -2) if right and array.ndim > 1 else bytes_, name, options), row.name, right
         )
@@ -357,8 +357,7 @@ def dequantized(operand: Any, scale: Any, name: str, exponent: int = 0) -> Any:
 
 def _as_bytes(array: Any) -> Any:
     """Return the bytes of an array of 8-bit elements, as numpy's or torch's."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
-        return array.view(torch.uint8)
+    if is_tensor(array):
+        return array.view(sys.modules["torch"].uint8)
     host = values(array)
     return host if host.dtype == np.uint8 else np.ascontiguousarray(host).view(np.uint8)

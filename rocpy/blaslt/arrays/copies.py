@@ -14,6 +14,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
+from rocpy._modules import is_tensor
 from rocpy._operand import numpy_view
 from rocpy.blaslt.arrays.columns import Columns, buffer_like
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values
@@ -232,11 +233,9 @@ class _TensorBytes(NamedTuple):
 
 def picklable(array: Any) -> Any:
     """Return what an array is pickled as: itself, or a tensor of narrow floats as its bytes."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(array, torch.Tensor) or array.dtype.itemsize > 1:
+    if not is_tensor(array) or array.dtype.itemsize > 1 or not array.dtype.is_floating_point:
         return array
-    if not array.dtype.is_floating_point:
-        return array
+    torch = sys.modules["torch"]
     return _TensorBytes(array.detach().view(torch.uint8), array.dtype, isinstance(array, torch.nn.Parameter))
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocpy._modules import imported
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
@@ -239,5 +239,5 @@ def resolved(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_negated(value: Any) -> bool:
     """Whether a plain tensor has a sign that torch has not applied to its memory."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_neg()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import enum
 import functools
-import sys
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rocpy._messages.suggestions import nearest
 from rocpy._messages.text import plain_text
+from rocpy._modules import imported
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = [
@@ -336,7 +336,7 @@ OTHER_FUNCTIONS = (
 
 def torch_activation(function: Any) -> tuple[str | None, str]:
     """Return the activation that one of torch's functions, modules or their classes is, and GELU's approximation."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     approximate = "none"
     if type(function) is functools.partial and not function.args:
         approximate, function = function.keywords.get("approximate", "none"), function.func

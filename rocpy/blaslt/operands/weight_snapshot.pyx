@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """WeightSnapshot: a weight as it was read at one time, packed where the platform packs. Products own it until they are done."""
 
-import sys
 import warnings
 
 from libc.stdint cimport int32_t, int64_t
@@ -25,6 +24,7 @@ from rocpy.runtime._context cimport StreamContext, borrow_context, release_conte
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
+from rocpy._modules import is_tensor
 from rocpy._operand import describe
 from rocpy.blaslt.arrays import array_libraries as _array_libraries
 from rocpy.blaslt.arrays import blocks as _blocks
@@ -86,11 +86,6 @@ cdef object version_of(object array):
         return getattr(array, "_version", None)
     except RuntimeError:
         return None
-
-
-cdef bint is_tensor(object array) except -1:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
 
 
 cdef object private_copy(object array):

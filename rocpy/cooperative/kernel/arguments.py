@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._modules import imported, is_tensor
 from rocpy._operand import numpy_view
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer, shared_tensor
@@ -69,12 +70,6 @@ def _from_dlpack(argument: Any, name: str) -> np.ndarray:
         return view
 
 
-def is_tensor(argument: Any) -> bool:
-    """Return whether an argument is a tensor of torch's, or of a class derived from it."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(argument, torch.Tensor)
-
-
 def raise_versions(arguments: tuple[Any, ...], written: Iterable[tuple[int, ...]]) -> None:
     """Tell autograd of the tensors that a kernel may have written to, as operations in place do.
 
@@ -85,7 +80,7 @@ def raise_versions(arguments: tuple[Any, ...], written: Iterable[tuple[int, ...]
     written
         Paths of the arguments that it may write to: an argument's number, and the index in it for each tuple.
     """
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is None:
         return
     tensors: list[Any] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
+from rocpy._modules import is_tensor
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues.expressions.expression import Expression, Node
 from rocpy.epilogues.expressions.types import (
@@ -365,8 +365,7 @@ def _arrays(name: str, framework: Any) -> _Arrays:
 
 
 def _arrays_of(x: Any) -> _Arrays:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
+    if is_tensor(x):
         from rocpy.blaslt.arrays.framework import _framework
 
         return _arrays("torch", _framework("torch"))

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
 from rocpy._messages.keywords import suggest_keywords
+from rocpy._modules import imported
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
 from rocpy.rccl.carriers.carrier import check_carrier
 from rocpy.rccl.carriers.communicator import carried_communicator
@@ -338,7 +338,7 @@ class Joining(Collectives):
         InvalidArgumentError
             torch.distributed is not initialised.
         """
-        distributed = sys.modules.get("torch.distributed")
+        distributed = imported("torch.distributed")
         if distributed is None or not distributed.is_initialized():
             raise InvalidArgumentError("group: torch.distributed is not initialised; call init_process_group first")
         chosen = distributed.group.WORLD if group is None else group

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rocpy._integers import integer_of
+from rocpy._modules import imported
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclInternalError
 from rocpy.rccl.engine import library
 from rocpy.rccl.rendezvous.boards import Board, BoardChannel, FolderBoard, MpiBoard
@@ -306,7 +306,7 @@ def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
     shared = [facts.launcher, *(variables.get(name, "") for name in JOB_NAMES.get(facts.launcher, ()))]
     key = job_key(shared)
     if store is None:
-        mpi = sys.modules.get("mpi4py.MPI")
+        mpi = imported("mpi4py.MPI")
         if facts.launcher in ("Open MPI", "MPICH") and mpi is not None and mpi.Is_initialized():
             return BoardChannel(MpiBoard(mpi.COMM_WORLD), facts.rank, facts.nranks, key)
         store = default_address(facts, variables)

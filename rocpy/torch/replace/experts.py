@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
+from rocpy._modules import imported
 from rocpy.torch.operators.grouped import grouped
 from rocpy.torch.operators.kernels import computes_products_itself, is_distributed
 from rocpy.torch.replace.fusion import refusal, subclass_of
@@ -61,7 +62,7 @@ def _dispatching_code(module: Any) -> frozenset[CodeType]:
 
 def judge_experts(module: nn.Module) -> str | None:
     """Return why experts cannot be computed by rocpy, ``""`` if they can, ``None`` if they are not transformers'."""
-    moe = sys.modules.get(_MODULE)
+    moe = imported(_MODULE)
     forward: Any = getattr(type(module), "forward", None)
     if moe is None or getattr(forward, "__code__", None) not in _dispatching_code(moe):
         return None

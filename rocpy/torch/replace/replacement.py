@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
@@ -13,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from rocpy._messages.suggestions import nearest
+from rocpy._modules import is_instance_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.modules import Linear
@@ -186,8 +186,7 @@ def _judge(module: nn.Module) -> str | None:
         return "its projections are one function of torch's that reads the weights itself"
     if isinstance(module, (nn.RNNBase, nn.Bilinear)):
         return "its products are inside one function of torch's"
-    transformers = sys.modules.get("transformers.pytorch_utils")
-    if transformers is not None and isinstance(module, transformers.Conv1D):
+    if is_instance_of(module, "transformers.pytorch_utils", "Conv1D"):
         return "its weight is (in, out), which nn.Linear's names do not fit"
     if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
         return f"not an nn.Linear: quantized, or a layer of another package ({cls.__module__})"
