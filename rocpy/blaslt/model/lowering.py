@@ -422,7 +422,7 @@ def scale_type(problem: Problem) -> str:
     """Return the type in which the library reads alpha and beta."""
     if problem.is_complex or problem.compute == "float64":
         return problem.dtype
-    return "int32" if problem.dtype in ("int32", "int8") else "float32"
+    return "int32" if problem.dtype in ("int32", "int8") and not (problem.scale_a or problem.scale_b) else "float32"
 
 
 def _scale_steps(problem: Problem, name: str, batch: tuple[int, ...]) -> list[int]:

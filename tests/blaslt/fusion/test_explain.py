@@ -113,6 +113,15 @@ def test_factors_of_a_planned_product_of_integers(epilogue):
         np.testing.assert_equal(product.execute(), before)
 
 
+@pytest.mark.parametrize("rows", [4, 0])
+def test_factors_of_integers_with_scales(rows):
+    """Their products are scaled in float32, and rounded to integers."""
+    more = {"alpha": 0.5, "scale_a": 1.0, "dtype": "int32"}
+    assert rocpy.explain(EIGHT[:rows], EIGHT.T, **more).problem.dtype == "int32"
+    with rocpy.Matmul(EIGHT[:rows], EIGHT.T, **more) as product:
+        np.testing.assert_equal(product.execute(), rocpy.matmul(EIGHT[:rows], EIGHT.T, **more))
+
+
 def test_groups_have_no_addend():
     for operands, more in ((([EIGHT], [EIGHT.T]), {}), ((EIGHT, EIGHT.T[None]), {"offsets": [0, 4]})):
         with pytest.raises(TypeError, match="unexpected keyword argument 'c'"):
