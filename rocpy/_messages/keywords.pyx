@@ -9,7 +9,7 @@ that pointer, get a wrapper, but from Python 3.13 on, which suggests keywords it
 import sys
 from types import FunctionType
 
-from rocpy._messages.suggestions import tell_of_keyword, with_suggestions
+from rocpy._messages.suggestions import tell_of_arguments, with_suggestions
 
 cdef bint _PYTHON_SUGGESTS = sys.version_info >= (3, 13)
 
@@ -56,11 +56,11 @@ cdef extern from *:
       return result;
     }
 
-    void look_at_error(PyObject *callable) {
+    void look_at_error(PyObject *callable, PyObject *names) {
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
       PyErr_NormalizeException(&type, &value, &trace);
-      PyObject *done = PyObject_CallFunctionObjArgs(tell, callable, value, nullptr);
+      PyObject *done = PyObject_CallFunctionObjArgs(tell, callable, value, names == nullptr ? Py_None : names, nullptr);
       if (done == nullptr) PyErr_Clear();  // the error itself matters more
       Py_XDECREF(done);
       PyErr_Restore(type, value, trace);
@@ -70,7 +70,7 @@ cdef extern from *:
     PyObject *call(PyObject *callable, PyObject *const *args, std::size_t flags, PyObject *names) {
       PyObject *result =
           index == 0 ? call_class(callable, args, flags, names) : originals[index](callable, args, flags, names);
-      if (result == nullptr && names != nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable);
+      if (result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable, names);
       return result;
     }
 
@@ -109,7 +109,7 @@ cdef extern from *:
     void set_tell "rocpy_keywords::set_tell"(object function)
 
 
-set_tell(tell_of_keyword)
+set_tell(tell_of_arguments)
 
 
 def suggest_keywords(function, /):

@@ -16,6 +16,7 @@ __all__ = [
     "missing_attribute",
     "nearest",
     "require",
+    "tell_of_arguments",
     "tell_of_keyword",
     "with_suggestions",
 ]
@@ -143,6 +144,38 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
     if match[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
     error.args = (_unexpected(function.__qualname__, match[1], names),)
+
+
+def tell_of_arguments(function: Callable[..., Any], error: BaseException, names: tuple[str, ...] | None = None) -> None:
+    """Have the error of a call of a compiled function say what was probably meant, or which arguments are missing.
+
+    Parameters
+    ----------
+    function
+        Function or class that was called.
+    error
+        What the call raised; one of another kind stays as it is.
+    names
+        The keywords that it was called with.
+    """
+    import inspect
+    import re
+
+    own = re.escape(getattr(function, "__name__", ""))
+    match = re.fullmatch(rf"{own}\(\) takes (?:exactly|at least) \d+ .*\((\d+) given\)", str(error))
+    if match is None:
+        tell_of_keyword(function, error)
+        return
+    # An object's own method has the object as its first argument.
+    others = list(inspect.signature(function).parameters.values())[int(match[1]) :]
+    missing = [
+        repr(one.name)
+        for one in others
+        if one.kind <= one.POSITIONAL_OR_KEYWORD and one.default is one.empty and one.name not in (names or ())
+    ]
+    if missing:
+        shown = f"{len(missing)} required positional argument{'s' if len(missing) > 1 else ''}: {' and '.join(missing)}"
+        error.args = (f"{function.__qualname__}() missing {shown}",)
 
 
 def with_suggestions(function: _Callable) -> _Callable:

@@ -133,6 +133,9 @@ OBJECTS = [
     ("rocpy.blaslt.Problem.make(INFO, INFO, epilogue='clamp', clamp=3)", InvalidProblemError, "clamp: got 3"),
 ]
 KEYWORDS = [
+    ("matmul()", TypeError, "matmul() missing 2 required positional arguments: 'a' and 'b'"),
+    ("matmul(b=B)", TypeError, "matmul() missing 1 required positional argument: 'a'"),
+    ("rccl.Communicator.send(None)", TypeError, "missing 2 required positional arguments: 'x' and 'peer'"),
     ("matmul(A, B, epilog='relu')", TypeError, "matmul() got", "'epilog'. Did you mean 'epilogue'?"),
     ("matmul(A, B, biases=BIAS)", TypeError, "Did you mean 'bias'?"),
     ("matmul(A, B, activation='relu')", TypeError, "Did you mean 'epilogue'?"),
