@@ -212,6 +212,7 @@ def check_products(call):
     explained = {name: value for name, value in one.items() if name != "out"}
     if isinstance(a, list | tuple) or isinstance(b, list | tuple):  # groups, which have fewer keywords
         explained = {name: value for name, value in explained.items() if name in GROUPED_KEYWORDS}
+        c = None
     accepts(rocpy.explain, a, b, c, **explained)
 
 
