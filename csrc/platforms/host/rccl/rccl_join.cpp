@@ -17,6 +17,8 @@ ncclResult_t Communicator::join() {
     end_attempt();
   } while (code == ncclInProgress);
   origin.reset();
+  // Last: other threads use it from here on, and its parent for the next.
+  if (code == ncclSuccess) state.store(ncclSuccess);
   return code;
 }
 
@@ -33,7 +35,6 @@ ncclResult_t Communicator::join_memory() {
   opened->close_entrance();
   if (const ncclResult_t code = survey_ranks(); code != ncclSuccess) return code;
   reads_processes = std::strcmp(rocpy_environment(ROCPY_RCCL_PROCESS_READS), "0") != 0;
-  state.store(ncclSuccess);
   return ncclSuccess;
 }
 
