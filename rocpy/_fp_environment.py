@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 
 __all__ = ["default_arithmetic", "read_complex", "read_float"]
 

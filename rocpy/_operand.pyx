@@ -6,7 +6,7 @@ import sys
 
 import numpy
 
-from rocpy._modules import imported, is_instance_of
+from rocpy._messages.modules import imported, is_instance_of
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.errors import InvalidOperandError
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 
 if TYPE_CHECKING:
     from logging import Logger

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rocpy._modules import is_instance_of
+from rocpy._messages.modules import is_instance_of
 
 __all__ = [
     "gradient_reason",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rocpy._modules import is_instance_of
+from rocpy._messages.modules import is_instance_of
 from rocpy.errors import InvalidOperandError, UnsupportedError, shown_as
 
 __all__ = ["TorchLayerRequired", "advice", "is_unreadable", "refuse_layout"]

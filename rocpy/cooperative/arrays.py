@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._messages.modules import is_tensor
 from rocpy._messages.suggestions import did_you_mean
-from rocpy._modules import is_tensor
 from rocpy.cooperative.api.combining import inclusive_scan
 from rocpy.cooperative.api.device import blockDim, blockIdx, grid, local, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.distributed._operands import under_autocast
 from rocpy.distributed._sharded import column_forward, row_forward
 

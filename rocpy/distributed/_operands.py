@@ -8,7 +8,7 @@ import itertools
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy._operand import describe
 from rocpy.blaslt.model.product_types import RESULT_TYPES, is_float8
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocpy import platform
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy._operand import allocate_like
 from rocpy.blaslt import matmul
 from rocpy.distributed._operands import bounds, check, under_autocast

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocpy import platform
+from rocpy._messages.modules import imported, is_tensor
 from rocpy._messages.suggestions import did_you_mean
-from rocpy._modules import imported, is_tensor
 from rocpy.dtypes import DTYPES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer

@@ -16,7 +16,7 @@ from typing import Any
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import hold_over_forks
 from rocpy._messages.log import info
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.front.planned import planned_product
 from rocpy.blaslt.model.algorithms import LISTED

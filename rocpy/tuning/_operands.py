@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.blaslt.arrays.quantization import quantize_mx
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.planned_product import PlannedProduct

@@ -15,8 +15,9 @@ from rocpy.blaslt.arrays.blocks import dequantized
 from rocpy.blaslt.arrays.framework import framework_of, values
 from rocpy.blaslt.composed.product import activated
 from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.blaslt.model.problem import Problem, is_column_bias
+from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
+from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy._operand import describe
 from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces
 from rocpy._producers.torch_refusals import advice, refuse_layout

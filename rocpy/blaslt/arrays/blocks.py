@@ -12,17 +12,17 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.array_libraries import plain
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.framework import values
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.packed import Packed
-from rocpy.blaslt.model.problem import dense_strides, extents_of
 from rocpy.blaslt.model.product_types import BLOCK, are_of_lines, check_blocks, scale_kind
 from rocpy.blaslt.model.refusals import copy_refused, readable_form
 from rocpy.blaslt.model.scale_arguments import ScaleArguments
+from rocpy.blaslt.model.shapes import dense_strides, extents_of
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer

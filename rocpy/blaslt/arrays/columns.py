@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt.model.problem import dense_strides
+from rocpy.blaslt.model.shapes import dense_strides
 from rocpy.runtime.memory import Buffer
 
 _PINNED = 11  # kDLROCMHost

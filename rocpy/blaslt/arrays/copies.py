@@ -14,7 +14,7 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy._operand import numpy_view
 from rocpy.blaslt.arrays.columns import Columns, buffer_like
 from rocpy.blaslt.arrays.framework import SATURATING, framework_of, root, values

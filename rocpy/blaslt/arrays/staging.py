@@ -18,11 +18,11 @@ from rocpy._operand import allocate_like, describe
 from rocpy.blaslt.arrays.blocks import have_blocks, kinds
 from rocpy.blaslt.arrays.copies import assign, contiguous
 from rocpy.blaslt.model.epilogues import find_epilogue
-from rocpy.blaslt.model.lowering import lower, matrix_layout
+from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.preparation import Preparation
-from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
+from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import (
     cast_refused,
@@ -33,6 +33,7 @@ from rocpy.blaslt.model.refusals import (
 )
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, is_scale_array
 from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.blaslt.model.shapes import dense_strides, matrix_layout
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.device import Device

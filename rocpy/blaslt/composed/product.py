@@ -25,11 +25,12 @@ from rocpy.blaslt.arrays.views import delivered, viewed
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
-from rocpy.blaslt.model.problem import Problem, is_column_bias
+from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import gradient_type, scale_kind
 from rocpy.blaslt.model.scale_arguments import ScaleArguments, all_scales
 from rocpy.blaslt.model.settings import rounded_bounds
+from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, why, working_type
 from rocpy.runtime.memory import Buffer

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
-from rocpy.blaslt.model.problem import OperandInfo, Problem, dense_strides
+from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
+from rocpy.blaslt.model.shapes import dense_strides
 from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.blaslt.selection.recipes import working_type
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError

@@ -17,7 +17,7 @@ from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream, refuse_capturing
 from rocpy.blaslt.model import refusals as _refusals
-from rocpy.blaslt.model.problem import dense_strides
+from rocpy.blaslt.model.shapes import dense_strides
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.device import DeviceGeneration, device_generation
 from rocpy.runtime.kernels.module import Kernel, Module

@@ -34,7 +34,8 @@ from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
-from rocpy.blaslt.model.problem import OperandInfo, dense_strides
+from rocpy.blaslt.model.problem import OperandInfo
+from rocpy.blaslt.model.shapes import dense_strides
 from rocpy.errors import InvalidProblemError
 
 # Algorithms that are asked for where one is to be found by its place.

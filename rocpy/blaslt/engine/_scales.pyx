@@ -22,7 +22,7 @@ from rocpy.runtime.stream cimport Stream
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.model import product_types as types
 from rocpy.blaslt.model import refusals as _refusals
-from rocpy.blaslt.model.problem import extents_of
+from rocpy.blaslt.model.shapes import extents_of
 from rocpy.errors import InvalidOperandError
 
 cdef int _FLOAT32 = 0  # HIP_R_32F

@@ -10,9 +10,9 @@ from typing import Any
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.engine._scales import repeated
-from rocpy.blaslt.model.problem import dense_strides
 from rocpy.blaslt.model.product_types import are_of_lines
 from rocpy.blaslt.model.scale_arguments import check_scale_number, plain_scale
+from rocpy.blaslt.model.shapes import dense_strides
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__: list[str] = []

@@ -8,9 +8,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from rocpy._messages.modules import imported
 from rocpy._messages.suggestions import nearest
 from rocpy._messages.text import plain_text
-from rocpy._modules import imported
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = [

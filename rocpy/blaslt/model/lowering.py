@@ -11,10 +11,11 @@ from typing import Any
 
 from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.blaslt.model.problem import OperandInfo, Problem, dense_strides
+from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import BLOCK, scale_entry
+from rocpy.blaslt.model.shapes import dense_strides, matrix_layout
 
-__all__ = ["Layout", "Lowered", "lower", "matrix_layout", "with_copies"]
+__all__ = ["Layout", "Lowered", "lower", "with_copies"]
 
 # hipblasOperation_t, hipblasComputeType_t and hipDataType numbers.
 OP_N, OP_T, OP_C = 111, 112, 113
@@ -76,24 +77,6 @@ class Lowered:
     # What lies beside the result: steps along the rows, the columns and the batch of the library's D, then along the
     # axes of outer_shape.
     auxiliaries: tuple[tuple[int, int, int, tuple[int, ...]], ...] = ()
-
-
-def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
-    """Return how a matrix lies, ``("row" | "column", ld)``, or ``None`` when the library cannot take it."""
-    (rows, columns), (row_stride, column_stride) = shape, strides
-    if rows == 0 or columns == 0:
-        return "row", max(1, columns)
-    if rows == 1:  # its row stride means nothing
-        row_stride = columns if column_stride == 1 or columns == 1 else 1
-    if columns == 1:
-        column_stride = 1
-        if row_stride == 0:
-            return None if rows > 1 else ("row", 1)
-    if column_stride == 1 and row_stride >= columns:
-        return "row", row_stride
-    if row_stride == 1 and column_stride >= rows:
-        return "column", column_stride
-    return None
 
 
 def _view(

@@ -14,6 +14,7 @@ from rocpy.blaslt.model import record_values as _values
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow, find_epilogue
 from rocpy.blaslt.model.product_types import RESULT_TYPES
 from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.blaslt.model.shapes import broadcast, common_axes, dense_strides, extents_of, forms_of_bias, is_column_bias
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
@@ -63,14 +64,6 @@ class OperandInfo:
     def dense(cls, shape: tuple[int, ...], dtype: str) -> OperandInfo:
         """Return a C-contiguous operand."""
         return cls(tuple(shape), dense_strides(shape), dtype)
-
-
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a C-contiguous array, in elements."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
-    return tuple(strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +245,9 @@ class Problem:
     def gradient_shape(self) -> tuple[int, ...]:
         """Shape of the bias gradient: M or N, preceded by the batch axes of the result, or of a or b and its scales."""
         if self.row.gradient == "bgrada":
-            return (*_common_axes(self.a.shape[:-2], self.scale_a_batch), self.m)
+            return (*common_axes(self.a.shape[:-2], self.scale_a_batch), self.m)
         if self.row.gradient == "bgradb":
-            return (*_common_axes(self.b.shape[:-2], self.scale_b_batch), self.n)
+            return (*common_axes(self.b.shape[:-2], self.scale_b_batch), self.n)
         return (*self.batch_shape, self.n)
 
     @property
@@ -335,12 +328,6 @@ class Problem:
         return (f", scales of {text}" if text else "") + (", amax" if self.amax else "")
 
 
-def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
-    """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
-    # With N = 1 such a shape may be that of one bias for each batch entry, and then stands for that.
-    return matrices and bias[-2:] == (m, 1) and bias != (*batch, n) and broadcast(bias[:-2], batch) == batch
-
-
 def _read_operand(data: Mapping[str, Any], name: str) -> OperandInfo:
     shape = _values.checked_integers(data["shape"], f"{name}: shape")
     strides = _values.checked_strides(data["strides"], f"{name}: strides", len(shape))
@@ -353,62 +340,6 @@ def _distinct(operand: OperandInfo) -> int:
     return math.prod(
         extent for extent, stride in zip(operand.shape, operand.strides, strict=True) if stride or extent == 0
     )
-
-
-def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape that two shapes broadcast to, or ``None`` when they do not."""
-    result = []
-    for i in range(1, max(len(x), len(y)) + 1):
-        p = x[-i] if i <= len(x) else 1
-        q = y[-i] if i <= len(y) else 1
-        if p != q and p != 1 and q != 1:
-            return None
-        result.append(q if p == 1 else p)
-    return tuple(reversed(result))
-
-
-def _common_axes(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the batch axes of two arrays that both broadcast to those of one product."""
-    axes = broadcast(x, y)
-    assert axes is not None
-    return axes
-
-
-def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """Return m, n, k, the batch axes and the result's shape of a product by its operands' shapes."""
-    for name, shape in (("a", a), ("b", b)):
-        if not shape:
-            raise InvalidProblemError(
-                f"{name}: got a scalar (shape ()); matmul needs at least one axis: multiply by alpha= instead"
-            )
-    m, k = (1, a[0]) if len(a) == 1 else a[-2:]
-    kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
-    if k != kb:
-        side = "first" if len(b) == 1 else "second to last"
-        hint = _transposition_that_fits(a, b)
-        raise InvalidProblemError(
-            f"a and b: the last axis of a has {k} elements and the {side} axis of b has {kb} "
-            f"(a: shape {a}, b: shape {b}); they must be equal{hint}"
-        )
-    batch_shape = broadcast(a[:-2], b[:-2])
-    if batch_shape is None:
-        raise InvalidProblemError(
-            f"a and b: batch axes {a[:-2]} and {b[:-2]} do not broadcast (a: shape {a}, b: shape {b})"
-        )
-    matrix = (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
-    return m, n, k, batch_shape, (*batch_shape, *matrix)
-
-
-def _transposition_that_fits(a: tuple[int, ...], b: tuple[int, ...]) -> str:
-    """Return the operand that would fit with its last two axes exchanged, as the end of a message."""
-    if broadcast(a[:-2], b[:-2]) is None:
-        return ""
-    for name, shape, fits in (("b", b, b[-1:] == a[-1:]), ("a", a, len(b) > 1 and a[-2:-1] == b[-2:-1])):
-        if fits and len(shape) > 1:
-            transposed = (*shape[:-2], shape[-1], shape[-2])
-            how = f"{name}.T" if len(shape) == 2 else f"{name} with its last two axes exchanged"
-            return f"; {how} would fit (shape {transposed})"
-    return ""
 
 
 def _check_extents(problem: Problem) -> None:
@@ -472,19 +403,8 @@ def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -
     if problem.column_bias or (bias.shape[-1:] == (problem.n,) and broadcast(bias.shape[:-1], batch) == batch):
         return
     raise InvalidProblemError(
-        f"bias: got shape {bias.shape}, expected length N = {problem.n}, "
-        + ("the last axis of the result" if len(problem.b.shape) > 1 else "as b is a vector")
-        + (f", or shape {(*problem.batch_shape, problem.n)} for one per batch entry" if problem.batch_shape else "")
-        + _bias_per_row(problem)
+        f"bias: got shape {bias.shape}, expected {forms_of_bias(problem.a.shape, problem.b.shape)}"
     )
-
-
-def _bias_per_row(problem: Problem) -> str:
-    """Return how a bias is passed that has a value for each row, as the end of a message; vectors take none."""
-    if len(problem.a.shape) == 1:
-        return ""
-    shape = f"shape {(problem.m, 1)} for one per row"
-    return f", or {shape}" if len(problem.b.shape) > 1 else f"; pass b[:, None] and a bias of {shape}"
 
 
 def _check_aux(problem: Problem, aux: OperandInfo) -> None:

@@ -223,11 +223,17 @@ def result_and_compute(
             f"dtype: a {operand} product cannot return {result}; expected {' or '.join(family.results)}"
         )
     if out is not None:
-        check_cast(result, out.dtype, family.results)
+        check_cast(result, out.dtype, _types_of_out(family, dtype, scaled))
     if compute is not None and compute not in family.computes:
         compute_code(compute)  # refuses what names no type at all, and says what may be meant
         raise UnsupportedError(f"compute={compute!r}: a {operand} product computes in {' or '.join(family.computes)}")
     return result, compute or family.computes[0]
+
+
+def _types_of_out(family: Family, dtype: str | None, scaled: bool) -> tuple[str, ...]:
+    """Return the types among a family's results that an out may have, as the product is called."""
+    least = -1 if dtype is None else _kind_rank(dtype)
+    return tuple(x for x in family.results if _kind_rank(x) >= least and (scaled or not needs_scales(family, x)))
 
 
 _KINDS = ("float8_e8m0fnu", "uint", "int", "float", "complex")

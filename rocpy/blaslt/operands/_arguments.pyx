@@ -16,11 +16,11 @@ from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue, stored_aux
 from rocpy.blaslt.model.options import resolve_options
-from rocpy.blaslt.model.lowering import matrix_layout
 from rocpy.blaslt.model.refusals import cast_refused, conversion_refused, copy_refused, readable_form
 from rocpy.blaslt.model.product_types import check_cast
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.settings import ARRAYS, check_whole_factors, complex_number, real_number
+from rocpy.blaslt.model.shapes import matrix_layout
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 

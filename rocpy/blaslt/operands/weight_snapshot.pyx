@@ -24,14 +24,14 @@ from rocpy.runtime._context cimport StreamContext, borrow_context, release_conte
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy._operand import describe
 from rocpy.blaslt.arrays import array_libraries as _array_libraries
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
-from rocpy.blaslt.model import lowering as _lowering
 from rocpy.blaslt.model import product_types as _product_types
+from rocpy.blaslt.model import shapes as _shapes
 from rocpy.blaslt.model.problem import MAX_EXTENT
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 
@@ -334,7 +334,7 @@ cdef int read_matrix(WeightSnapshot snapshot) except -1:
     owner = _operand.parse(source, "w", &view)
     snapshot.copied = snapshot.copied or view.copied
     cdef bint packs = c_has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
-    cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
+    cdef object lies = _shapes.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
     if lies is None:
         source = _copies.contiguous(source)
         snapshot.copied = True

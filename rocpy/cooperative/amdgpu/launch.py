@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy.cooperative.amdgpu import code_object, device_library
 from rocpy.cooperative.kernel.arguments import number_of, raise_versions
 from rocpy.cooperative.kernel.kernel import Kernel

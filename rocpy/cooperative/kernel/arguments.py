@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy._modules import imported, is_tensor
+from rocpy._messages.modules import imported, is_tensor
 from rocpy._operand import numpy_view
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer, shared_tensor

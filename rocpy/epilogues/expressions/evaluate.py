@@ -13,7 +13,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy._modules import is_tensor
+from rocpy._messages.modules import is_tensor
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues.expressions.expression import Expression, Node
 from rocpy.epilogues.expressions.types import (

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rocpy.blaslt.model.problem import broadcast
+from rocpy.blaslt.model.shapes import broadcast
 from rocpy.epilogues.expressions.expression import Expression
 from rocpy.errors import InvalidProblemError
 

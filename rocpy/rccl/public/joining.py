@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
 from rocpy._messages.keywords import suggest_keywords
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
 from rocpy.rccl.carriers.carrier import check_carrier
 from rocpy.rccl.carriers.communicator import carried_communicator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rocpy._integers import integer_of
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclInternalError
 from rocpy.rccl.engine import library
 from rocpy.rccl.rendezvous.boards import Board, BoardChannel, FolderBoard, MpiBoard

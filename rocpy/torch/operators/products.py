@@ -15,7 +15,7 @@ from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import forbids_composing
-from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.model.options import forbids_composing
-from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.torch.operators import blocks, custom_products, linear_layer, products
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.registration import LIBRARY

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from rocpy._modules import imported
+from rocpy._messages.modules import imported
 from rocpy.torch.operators.grouped import grouped
 from rocpy.torch.operators.kernels import computes_products_itself, is_distributed
 from rocpy.torch.replace.fusion import refusal, subclass_of

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
+from rocpy._messages.modules import is_instance_of
 from rocpy._messages.suggestions import nearest
-from rocpy._modules import is_instance_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.modules import Linear

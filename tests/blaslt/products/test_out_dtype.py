@@ -62,6 +62,16 @@ def test_a_result_is_cast_into_out(rng, way, name, given, out):
         np.testing.assert_array_equal(target, expected.astype(dtype_of(out)))
 
 
+@pytest.mark.parametrize("options", [{}, {"scale_a": 1.0, "scale_b": 1.0}, {"dtype": "int8"}], ids=str)
+def test_the_types_that_a_refusal_names_are_taken(options):
+    a = np.ones((4, 4), np.int8)
+    with pytest.raises(rocpy.InvalidProblemError, match="pass out= of") as refused:
+        rocpy.matmul(a, a, out=np.empty((4, 4), np.uint8), **options)
+    for name in str(refused.value).partition("out= of ")[2].split(" or "):
+        out = np.zeros((4, 4), dtype_of(name))
+        assert (rocpy.matmul(a, a, out=out, **options) == 4).all()
+
+
 @pytest.mark.parametrize("way", ways())
 @pytest.mark.parametrize(("name", "out"), REFUSED)
 def test_a_cast_that_drops_a_kind_is_refused(way, name, out):

@@ -10,7 +10,7 @@ from layout_rules.tree import Tree, matching, rule
 
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = (
-    {"_messages", "_modules"},
+    {"_messages"},
     {"errors", "dtypes", "typing", "_import_hook", "_integers", "_interpreter", "_signatures"},
     {"_core"},
     {"_search", "_fp_environment", "_json", "_locks", "_variables"},
