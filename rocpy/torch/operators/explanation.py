@@ -30,14 +30,13 @@ def explained(function: Callable[..., Any], operands: tuple[Any, ...], arguments
     with block_of(resolve_options(arguments.get("options"))):
         if needs_grad(*_tensors((operands, arguments))):
             arguments, note = _recorded(arguments)
-    first = next(iter(_tensors(operands)), None)
-    device = None if first is None else autocast_device(first)
-    cast = cast_for(device) if device is not None else lambda x: x
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_disable_current_modes())
-        if device is not None:
-            stack.enter_context(torch.autocast(device, enabled=False))
+        device = _autocast_device(operands)
+        cast = cast_for(device) if device is not None else lambda x: x
+        # On every device: what stands for meta tensors, which autocast does not cast, is on another than they are.
+        stack.enter_context(torch._C._DisableAutocast())
         inputs = arguments.get("epilogue_inputs")
         named = {name: _mapped(value, cast) for name, value in arguments.items() if name != "epilogue_inputs"}
         if isinstance(inputs, Mapping):  # of which autocast casts the bias alone
@@ -70,6 +69,14 @@ def _noted(how: Any, note: str) -> Any:
     return dataclasses.replace(how, runs=tuple((first, count, _noted(one, note)) for first, count, one in how.runs))
 
 
+def _autocast_device(operands: tuple[Any, ...]) -> str | None:
+    """Return the type of the device that autocast casts the operands of a product for, if it does."""
+    first = next(iter(_tensors(operands)), None)
+    if first is None or first.device.type == "meta":
+        return None
+    return autocast_device(_with_memory(first))
+
+
 def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
@@ -92,5 +99,6 @@ def _with_memory(x: Tensor) -> Tensor:
     fake = is_fake(x)
     if not (fake or x.is_meta) or not all(isinstance(extent, int) for extent in x.shape):
         return x
-    device = x.device if fake and x.device.type != "meta" else torch.get_default_device()
+    device = x.device if x.device.type != "meta" else torch.get_default_device()
+    device = device if device.type != "meta" else torch.device("cpu")
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device)

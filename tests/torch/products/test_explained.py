@@ -51,6 +51,17 @@ def test_casts_and_modes(context):
     assert how.problem.dtype == str(result.dtype).removeprefix("torch."), mode
 
 
+@pytest.mark.parametrize("kind", ["meta", "fake", "plain"])
+@pytest.mark.parametrize(
+    "context", [lambda: torch.autocast("cpu"), lambda: torch.device("meta")], ids=["autocast", "device"]
+)
+def test_tensors_without_memory_under_autocast_and_another_default_device(kind, context):
+    with FakeTensorMode() if kind == "fake" else contextlib.nullcontext():
+        operands = [torch.ones(*shape, device="meta" if kind == "meta" else None) for shape in ((4, 8), (8, 5))]
+    with context():
+        assert f"torch.{rocpy.explain(*operands).problem.dtype}" == str((operands[0] @ operands[1]).dtype)
+
+
 def test_what_torchs_functions_follow_is_said():
     how = rocpy.explain(_leaf(4, 8), torch.ones(8, 5), epilogue="dgelu", aux=torch.ones(4, 5))
     assert how.problem.epilogue == "default"
