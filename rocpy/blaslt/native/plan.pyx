@@ -138,9 +138,9 @@ cdef class NativeProduct(Planned):
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         # Copies on the device hold what the operands were when they were given.
-        self.originals, self.original_scales, self.views = {}, {}, views
+        self.originals, self.original_scales, self.views = {}, {}, {}
         if self.prototype is None:
-            self.originals, self.original_scales = read_each_time(originals), read_each_time(original_scales)
+            self.originals, self.original_scales, self.views = read_each_time(originals), read_each_time(original_scales), views
         self.record_memory()
         self.closed = False
 
@@ -370,7 +370,7 @@ cdef class NativeProduct(Planned):
             replace_originals(originals, changes)
             replace_originals(original_scales, changed_scales)
         changes = readable_arrays(changes)
-        views = {**self.views, **changes}
+        views = {} if self.prototype is not None else {**self.views, **changes}
         values = _reset.scales(self.scale_values, scales_of(changed_scales))
         changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
         if self.prototype is not None:
