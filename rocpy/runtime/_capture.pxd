@@ -40,7 +40,7 @@ cdef bint is_foreign(Capturing capturing)
 # Keep memory of rocpy's own where another library captures a stream: its graph may be launched at any time.
 cdef int keep_with_foreign_graph(hipStream_t stream, int device, object owner) except -1
 # Leave a capture of rocpy.Graph, by its number, to whoever can end it.
-cdef int disown(unsigned long long number) except -1
+cdef int disown(unsigned long long number, hipStream_t stream) except -1
 # Drop what belonged to graphs of other libraries that are gone.
 cdef int drop_gone_graphs() except -1
 # Leave what belongs to a parent process as it is.

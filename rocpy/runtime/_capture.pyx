@@ -106,12 +106,22 @@ cdef int end_foreign(tuple key, unsigned long long current) except -1:
     return 0
 
 
-cdef int disown(unsigned long long number) except -1:
-    capturing = captures.pop(number, None)
+cdef int disown(unsigned long long number, hipStream_t stream) except -1:
+    cdef Capturing capturing = captures.pop(number, None)
     forbidden_threads.pop(number, None)
     if capturing is not None:
-        foreign_captures[number] = capturing
+        become_foreign(capturing, number, stream)
     return 0
+
+
+cdef cpp_bool become_foreign(Capturing capturing, unsigned long long number, hipStream_t stream) except *:
+    """List a capture as another library's; whether the runtime tells when its graph is gone."""
+    global foreign_count
+    cdef cpp_bool watched = False
+    foreign_count += 1
+    foreign_graphs[foreign_count] = foreign_captures[number] = capturing
+    _core.check(watch_captured_graph(stream, foreign_count, &watched))
+    return watched
 
 
 cdef int drop_gone_graphs() except -1:
@@ -131,15 +141,10 @@ cdef int drop_gone_graphs() except -1:
 
 cdef Capturing begin_foreign(hipStream_t stream, unsigned long long number):
     """Recognise a capture that another library opened."""
-    global foreign_count
     cdef Capturing capturing = ForeignCapturing()
-    cdef cpp_bool watched = False
     if foreign_graphs:
         drop_gone_graphs()
-    foreign_count += 1
-    foreign_graphs[foreign_count] = foreign_captures[number] = capturing
-    _core.check(watch_captured_graph(stream, foreign_count, &watched))
-    capturing.keeps_operands = watched
+    capturing.keeps_operands = become_foreign(capturing, number, stream)
     return capturing
 
 

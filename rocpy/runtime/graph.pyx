@@ -161,7 +161,7 @@ cdef class Graph(Owner):
                 self.end(discard=True)
             except RocpyError as error:
                 self.capturing = False
-                disown(self.number)
+                disown(self.number, self.stream.c_stream)
                 warnings.warn(f"Graph: it was dropped in its block, and its stream is still captured: {error}", RocpyWarning, stacklevel=1)
         Owner.__del__(self)
 

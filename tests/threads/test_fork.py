@@ -152,7 +152,7 @@ def test_fork_while_other_threads_compute(run_python):
     threads = [threading.Thread(target=busy, args=(each,)) for each in (right, *(plan.execute for plan in plans))]
     for thread in threads: thread.start()
     try:
-        for _ in range(8):
+        for _ in range(24):
             in_child(right)
             in_child(lambda: all(right(plan.execute()) for plan in plans))  # which the parent's threads are using
     finally:

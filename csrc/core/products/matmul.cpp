@@ -6,6 +6,7 @@
 #include <new>
 
 #include "algo_extension.hpp"
+#include "fork_locks.hpp"
 #include "guarded.hpp"
 #include "table.hpp"
 
@@ -201,7 +202,7 @@ Status MatmulPlan::set_program(hipblasLtMatmulDesc_t desc) const {
 
 Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *out) {
   {
-    std::lock_guard<SpinLock> lock(descriptors_lock_);
+    std::lock_guard<SpinLock> lock(lock_over_forks(this));
     if (!descriptors_.empty()) {
       *out = descriptors_.back();
       descriptors_.pop_back();
@@ -212,7 +213,7 @@ Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *o
 
 void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
   const Status retained = guarded("hipblasLtMatmulDescCreate", [&] {
-    std::lock_guard<SpinLock> lock(descriptors_lock_);
+    std::lock_guard<SpinLock> lock(lock_over_forks(this));
     descriptors_.push_back(descriptor);
     return Status{};
   });

@@ -16,7 +16,6 @@
 
 #include "algo_extension.hpp"
 #include "context.hpp"
-#include "spin_lock.hpp"
 #include "status.hpp"
 #include "tile_program.hpp"
 #include "types.h"
@@ -152,8 +151,7 @@ class MatmulPlan {
   const MatmulSpec spec_;
   hipblasLtMatrixLayout_t layout_a_ = nullptr, layout_b_ = nullptr, layout_c_ = nullptr, layout_d_ = nullptr;
   std::vector<MatmulAlgorithm> algorithms_;
-  SpinLock descriptors_lock_;
-  std::vector<Descriptor> descriptors_;  // those no call uses now
+  std::vector<Descriptor> descriptors_;  // those no call uses now; under the plan's lock over forks
   std::atomic<int> references_{1};
 };
 

@@ -254,6 +254,7 @@ def test_a_graph_that_another_thread_drops_warns_and_leaves_the_capture(stream):
 
     with pytest.warns(rocpy.RocpyWarning, match="dropped in its block.*WrongThread"):
         drop()
+    handles = rocpy.plan_cache.handles()
     stream.close()  # which ends the capture in HIP
     with rocpy.Stream() as other:
         operand = np.ones((2, 2), np.float32).view(Array)
@@ -262,6 +263,9 @@ def test_a_graph_that_another_thread_drops_warns_and_leaves_the_capture(stream):
         del operand
         other.synchronize()
         assert kept() is None
+    gc.collect()
+    rocpy.plan_cache.clear()  # and what the capture was lent
+    assert rocpy.plan_cache.handles() < handles
 
 
 def test_a_launch_on_a_stream_of_another_device(stream):
