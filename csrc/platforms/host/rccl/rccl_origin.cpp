@@ -99,20 +99,19 @@ std::vector<int> Communicator::shown_ranks(const std::vector<int> &indices) cons
 bool Communicator::look_at_origin(const Operation &operation, const std::vector<int> &missing,
                                   const std::function<bool()> &ready) {
   if (!origin) return true;
-  const Origin &made_of = *origin;
+  const Origin &own = *origin;
   std::vector<int> known, dead, gone;
-  std::copy_if(missing.begin(), missing.end(), std::back_inserter(known),
-               [&](int r) { return !made_of.is_newcomer(r); });
+  std::copy_if(missing.begin(), missing.end(), std::back_inserter(known), [&](int r) { return !own.is_newcomer(r); });
   // Looked at first: who leaves a moment later may do so because of one that died.
   std::copy_if(known.begin(), known.end(), std::back_inserter(gone), [&](int r) {
-    const RankState &state = made_of.state(r);
-    return state.has_left.load() || (!made_of.is_recovery && is_gone(state.presence.load()));
+    const RankState &state = own.state(r);
+    return state.has_left.load() || (!own.is_recovery && is_gone(state.presence.load()));
   });
   std::copy_if(known.begin(), known.end(), std::back_inserter(dead),
-               [&](int r) { return made_of.parent->is_dead(shown_rank(r)); });
+               [&](int r) { return own.parent->is_dead(shown_rank(r)); });
   if (dead.empty() && gone.empty()) return true;
   const int r = dead.empty() ? gone.front() : dead.front();
-  const RankState &state = made_of.state(r);
+  const RankState &state = own.state(r);
   const Presence presence = state.presence.load();
   Failure cause{"remote", ncclRemoteError, "", operation.signature.kind, 0, {shown_rank(r)}, {}};
   cause.text = text_of_ranks(cause.ranks);
@@ -120,7 +119,7 @@ bool Communicator::look_at_origin(const Operation &operation, const std::vector<
     cause.text += " (process " + std::to_string(state.pid.load()) + ") is dead";
   } else {
     // What it failed with before is not why it will not come.
-    cause.text += name_of_leaving(made_of.is_recovery && presence != Presence::aborted ? Presence::left : presence);
+    cause.text += name_of_leaving(own.is_recovery && presence != Presence::aborted ? Presence::left : presence);
   }
   cause.text += "; this rank waits for it in " + name_of_operation(operation);
   return ready() || fail_init(&cause, ready);
