@@ -44,6 +44,14 @@ def in_time(comms, body):
     return outcome[0]
 
 
+def await_released():
+    """Until the streams are done with aborted collectives, which is not before ``abort`` returns."""
+    limit = time.monotonic() + DEADLINE_S
+    while held_count() != 0:
+        assert time.monotonic() < limit
+        gc.collect()
+
+
 def buffers():
     return [rocpy.Buffer(4, "float32", device=index) for index in range(2)]
 
@@ -294,6 +302,8 @@ def test_handles_over_the_limit_stay_while_a_collective_is_pending(comms, platfo
         free[0], all_of_it[0] = total // 4, total
         return 0
 
+    gc.collect()
+    rocpy.plan_cache.clear()  # no handle of another test may be lent
     streams = [rocpy.Stream(0, nonblocking=True) for _ in range(70)]
     work = comms[0].all_reduce(np.ones(4), stream=streams.pop(), block=False)
 
@@ -306,6 +316,7 @@ def test_handles_over_the_limit_stay_while_a_collective_is_pending(comms, platfo
     with platform_functions.replaced({"hipMemGetInfo": report_short_memory}):
         assert in_time(comms, multiply_on_all) >= len(streams)
         del work
+        await_released()
         multiplied(rocpy.Stream(0))
     assert rocpy.plan_cache.handles() <= 64
 
@@ -337,10 +348,7 @@ def test_memory_is_freed_when_no_collective_is_pending(comms, make, closes):
     for comm in comms:
         comm.abort()
     del work
-    limit = time.monotonic() + DEADLINE_S
-    while held_count() != 0:
-        assert time.monotonic() < limit
-        gc.collect()
+    await_released()
 
 
 def lent_tensor():
