@@ -27,10 +27,9 @@ OPERANDS = ("a", "b", "c", "bias", "aux")
 _TARGET = "rocpy_matmul"
 
 
-@functools.cache
-def _register() -> None:
-    jax.ffi.register_ffi_target(_TARGET, _handler.CPU_HANDLER, platform="cpu")
-    jax.ffi.register_ffi_target(_TARGET, _handler.ROCM_HANDLER, platform="ROCM")
+# At import, not with the first product: a program that was exported or compiled elsewhere calls it by its name alone.
+jax.ffi.register_ffi_target(_TARGET, _handler.CPU_HANDLER, platform="cpu")
+jax.ffi.register_ffi_target(_TARGET, _handler.ROCM_HANDLER, platform="ROCM")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +239,6 @@ def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]
 
 def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results of a product: one array, or two where the epilogue has a second output."""
-    _register()
     _, results = problem_of(spec, operands)
     present = [x for x in operands if x is not None]
     arrays = jax.ffi.ffi_call(_TARGET, results)(*present, **dict(_attributes(spec, operands)))

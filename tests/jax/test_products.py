@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import doctest
 import gc
+import pickle
 import threading
 
 import numpy as np
@@ -134,18 +135,31 @@ def test_a_compiled_call_finds_the_plan_of_the_call_before(jax, matmul, fresh_pl
 
 
 @pytest.mark.parametrize("capacity", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_products_without_room_for_plans(capacity, run_python):
+def test_loaded_programs_and_products_without_room_for_plans(capacity, jax, matmul, run_python, tmp_path):
+    """In a new process, where the first product is that of a program which another process compiled."""
+    from jax.experimental import serialize_executable
+
+    operands = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((4, 5), (5, 6))]
+    compiled = jax.jit(lambda a, b: matmul(a, b, alpha=3.0)).lower(*operands).compile()
+    stored = tmp_path / "program.bin"
+    stored.write_bytes(pickle.dumps(serialize_executable.serialize(compiled)))
     run_python(
         """
+        import os, pickle
         import jax, numpy as np
+        from jax.experimental.serialize_executable import deserialize_and_load
         from rocpy.jax import matmul
         a, b = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32)
+        with open(os.environ["PROGRAM"], "rb") as stored:
+            loaded = deserialize_and_load(*pickle.load(stored))
+        assert (loaded(a, b) == 15).all()
         pair = jax.jit(lambda a, b: (matmul(a, b), matmul(a, b[:, :2], alpha=2.0)))
         for _ in range(3):
             x, y = pair(a, b)
             assert (x == 5).all() and (y == 10).all()
         """,
         ROCPY_PLAN_CACHE=str(capacity),
+        PROGRAM=str(stored),
     )
 
 
