@@ -36,7 +36,8 @@ _STEEPEST = {"tanh": 1.0, "erf": 1.1284, "sigmoid": 0.25, "silu": 1.1, "gelu": 1
 _UNARY = (
     "-{}", "abs({})", "relu({})", "tanh({})", "sigmoid({})", "silu({})", "gelu({})", "gelu_tanh({})", "erf({})",
     "exp(minimum({}, 3.0))", "log(abs({}) + 0.5)", "sqrt(abs({}))", "rsqrt(abs({}) + 0.25)", "square({})",
-    "clip({}, -1.5, 2.0)", "({} * 0.5)", "({} + 1.25)", "(3 - {})", "floor({})", "rint({})",
+    "clip({}, -1.5, 2.0)", "clip({}, -0.5, None)", "clip({}, None, 0.75)",
+    "({} * 0.5)", "({} + 1.25)", "(3 - {})", "floor({})", "rint({})",
 )  # fmt: skip
 _BINARY = (
     "({} + {})", "({} - {})", "({} * {})", "({} / (abs({}) + 1.0))", "maximum({}, {})", "minimum({}, {})",
@@ -159,8 +160,8 @@ def _step(op: str, attribute: Any, args: list[tuple[Any, Any]], u: float) -> tup
     if op in _STEEPEST:
         value = _OWN[op](a) if op in _OWN else np.tanh(a)
         return value, _STEEPEST[op] * da + ULPS * u * np.minimum(np.abs(a), 1.0), ULPS
-    if op in ("minimum", "maximum"):
-        return getattr(np, op)(a, b), np.maximum(da, db), 0.0
+    if op in _BOUNDS:
+        return _BOUNDS[op](a, b), np.maximum(da, db), 0.0
     if op == "clamp":
         return np.minimum(np.maximum(a, b), c), np.maximum(np.maximum(da, db), dc), 0.0
     if op in _COMPARISONS:
@@ -180,6 +181,12 @@ def _step(op: str, attribute: Any, args: list[tuple[Any, Any]], u: float) -> tup
     raise ValueError(f"no bound is known for {op}")
 
 
+_BOUNDS: dict[str, Callable[[Any, Any], Any]] = {
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "clamp_min": np.maximum,
+    "clamp_max": np.minimum,
+}
 _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "neg": np.negative,
     "abs": np.abs,

@@ -75,6 +75,9 @@ BOUNDS = [
     (lambda x, low, high: torch_clamp(x, min=low) + high, (float("inf"), 0.5)),
     (lambda x, low, high: torch_clamp(x, max=high) + low, (0.0, float("-inf"))),
     (lambda x, low, high: torch_clamp(x, max=high) + low, (0.0, 0.5)),
+    (lambda x, low, high: torch_clamp(x, min=-0.5) * torch_clamp(x, max=0.5) + low * high, (0.0, 0.5)),
+    (lambda x, low, high: x.clamp_min(low) * x.clamp_max(high), (-0.5, 0.5)),
+    (lambda x, low, high: x.clamp_min(low) * x.clamp_max(high), (float("nan"), 0.0)),
     (lambda x, low, high: x.minimum(low) * x.maximum(high), (0.5, 0.5)),
     (lambda x, low, high: x.minimum(low) * x.maximum(high), (float("inf"), float("-inf"))),
 ]

@@ -284,3 +284,56 @@ def test_numbers_that_the_product_does_not_hold_are_refused():
         rocpy.matmul(one, one, epilogue=rocpy.epilogue(lambda x: x + 2**31))
     d = rocpy.matmul(one, one, epilogue=rocpy.epilogue(lambda x: (x.astype(np.int64) + 2**31) * 1.0))
     assert d[0, 0] == float(2**31)
+
+
+# ---- one bound ----
+
+
+def one_sided(torch):
+    return {
+        "clamp(min=)": lambda x, q: torch.clamp(x, min=0),
+        "clamp(max=)": lambda x, q: x.clamp(max=2**30),
+        "clamp_min": lambda x, q: x.clamp_min(-5),
+        "clamp_max": lambda x, q: torch.clamp_max(x, 2**30),
+        "of a part": lambda x, q: (x - 3).clamp(min=0) + x,
+        "of an input": lambda x, q: x + torch.clamp(q, min=0),
+        "of a bool": lambda x, q: (x + (x > 0).clamp(min=0)).to(torch.int32),
+        "of int64": lambda x, q: (x.to(torch.int64).clamp(min=2**31) - 2**31 + x).to(torch.int32),
+        "by an array": lambda x, q: torch.clamp(x, min=q),
+        "by a fraction": lambda x, q: torch.clamp(q, max=2.5) + x * 0,
+    }
+
+
+ONE_SIDED = [
+    "clamp(min=)", "clamp(max=)", "clamp_min", "clamp_max", "of a part", "of an input", "of a bool", "of int64",
+    "by an array", "by a fraction",
+]  # fmt: skip
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ONE_SIDED)
+def test_one_bound_has_the_type_of_its_operands(torch, name):
+    function = one_sided(torch)[name]
+    a, b = map(torch.from_numpy, large_product())
+    q = torch.tensor([7], dtype=torch.int8)
+    epilogue = rocpy.epilogue(function)
+    expected = function(torch.tensor([[LARGE]], dtype=torch.int32), q)
+    for d in (
+        rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"q": q}),
+        epilogue.evaluate(torch.tensor([[LARGE]], dtype=torch.int32), q=q),
+    ):
+        assert (d.dtype, d.item()) == (expected.dtype, expected.item())
+
+
+@pytest.mark.parametrize("bounds", [(0, None), (None, 2**30)])
+def test_one_bound_of_clip_is_a_whole_number(bounds):
+    a, b = large_product()
+    d = rocpy.matmul(a, b, epilogue=rocpy.epilogue(lambda x: np.clip(x, *bounds)))
+    assert (d.dtype, d.item()) == (np.int32, LARGE)
+
+
+def test_one_bound_is_still_an_epilogue_of_the_librarys():
+    one = np.ones((2, 2), np.float32)
+    for function in (lambda x: x.clip(0, None), lambda x: x.clip(max=1.5), lambda x: x.clip(min=-1).clip(max=1)):
+        how = rocpy.explain(one, one, epilogue=rocpy.epilogue(function))
+        assert how.algorithm.lowering == "native"

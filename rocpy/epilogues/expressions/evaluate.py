@@ -246,10 +246,10 @@ def numpy_erf(x: Any) -> Any:
 
 _NUMPY_NAMES = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "abs": "abs",
-    "minimum": "minimum", "maximum": "maximum", "exp": "exp", "log": "log", "sqrt": "sqrt", "tanh": "tanh",
-    "round": "rint", "floor": "floor", "ceil": "ceil", "eq": "equal", "ne": "not_equal", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and", "or": "logical_or",
-    "not": "logical_not", "where": "where",
+    "minimum": "minimum", "maximum": "maximum", "clamp_min": "maximum", "clamp_max": "minimum", "exp": "exp",
+    "log": "log", "sqrt": "sqrt", "tanh": "tanh", "round": "rint", "floor": "floor", "ceil": "ceil", "eq": "equal",
+    "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and",
+    "or": "logical_or", "not": "logical_not", "where": "where",
 }  # fmt: skip
 
 

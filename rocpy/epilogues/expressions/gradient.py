@@ -276,16 +276,22 @@ def _extreme(other: str) -> Callable[..., Any]:
 
 
 def _clamp(write: Any, g: int, y: int, a: int, low: int, high: int, node: Any) -> Any:  # noqa: ARG001
-    # As in torch: the upper bound wins where they are out of order; a bound of infinity is one that was not given.
+    # As in torch: the upper bound wins where they are out of order.
     inside = write.and_(write.ge(a, low), write.le(a, high))
-    is_low, is_high = write.lt(a, low), write.gt(a, high)
-    if write.value(high) != math.inf:
-        is_low = write.and_(write.lt(low, high), is_low)
-    if write.value(low) != -math.inf:
-        is_high = write.or_(is_high, write.lt(high, low))
+    is_low = write.and_(write.lt(low, high), write.lt(a, low))
+    is_high = write.or_(write.gt(a, high), write.lt(high, low))
     below = None if write.is_const(low) else write.where(is_low, g, 0.0)
     above = None if write.is_const(high) else write.where(is_high, g, 0.0)
     return write.where(inside, g, 0.0), below, above
+
+
+def _bounded(within: str, beyond: str) -> Callable[..., Any]:
+    def rule(write: Any, g: int, y: int, a: int, bound: int, node: Any) -> Any:  # noqa: ARG001
+        # As in torch: at its bound the operand has all of it.
+        inside = write.where(getattr(write, within)(a, bound), g, 0.0)
+        return inside, (None if write.is_const(bound) else write.where(getattr(write, beyond)(a, bound), g, 0.0))
+
+    return rule
 
 
 def _silu(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
@@ -324,6 +330,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "minimum": _extreme("gt"),
     "maximum": _extreme("lt"),
     "clamp": _clamp,
+    "clamp_min": _bounded("ge", "lt"),
+    "clamp_max": _bounded("le", "gt"),
     "relu": lambda w, g, y, a, node: (w.where(w.gt(a, 0.0), g, 0.0),),  # noqa: ARG005
     "exp": lambda w, g, y, a, node: (w.mul(g, y),),  # noqa: ARG005
     "log": lambda w, g, y, a, node: (w.div(g, a),),  # noqa: ARG005

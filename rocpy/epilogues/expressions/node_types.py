@@ -61,7 +61,13 @@ def _check_truth_values(op: str, args: list[tuple[str, int]]) -> None:
 
 
 # Bounds beyond all values of a type are none, on the one side.
-_BOUNDS = {"minimum": ("", "low", "low"), "maximum": ("", "high", "high"), "clamp": ("", "high", "low")}
+_BOUNDS = {
+    "minimum": ("", "low"),
+    "maximum": ("", "high"),
+    "clamp": ("", "high", "low"),
+    "clamp_min": ("", "high"),
+    "clamp_max": ("", "low"),
+}
 
 
 def check_numbers(op: str, dtype: str, values: Sequence[bool | int | float | None]) -> None:

@@ -100,6 +100,9 @@ _ROWS = (
     Operation("minimum", 2, "promote", value=_minimum, commutes=True),
     Operation("maximum", 2, "promote", value=_maximum, commutes=True),
     Operation("clamp", 3, "promote", value=_clamp),
+    # With one bound: those of minimum and maximum, but for the gradient where the two are equal.
+    Operation("clamp_min", 2, "promote", value=_maximum),
+    Operation("clamp_max", 2, "promote", value=_minimum),
     Operation("relu", 1, "promote", value=lambda x: _maximum(x, type(x)(0))),
     Operation("exp", 1, "float", value=_exp),
     Operation("log", 1, "float", value=_log),

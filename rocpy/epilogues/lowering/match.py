@@ -47,6 +47,7 @@ class NativeForm:
         return "_".join(part for part in parts if part) or "default"
 
 
+_LOWER, _UPPER = ("maximum", "clamp_min"), ("minimum", "clamp_max")
 _FUNCTIONS = {"relu": "relu", "gelu": "gelu_erf", "gelu_tanh": "gelu", "silu": "silu", "sigmoid": "sigmoid"}
 
 
@@ -74,7 +75,7 @@ def match(
     function, clamp, inner = "", None, output
     if node.op in _FUNCTIONS:
         function, inner = _FUNCTIONS[node.op], node.args[0]
-    elif node.op == "maximum" and _number(expression, node.args[1]) == 0:
+    elif node.op in _LOWER and _number(expression, node.args[1]) == 0:
         function, inner = "relu", node.args[0]
     elif node.op == "clamp":
         low, high = (_number(expression, arg) for arg in node.args[1:])
@@ -85,7 +86,7 @@ def match(
         else:
             function, clamp = "clamp", (float(low), float(high))
         inner = node.args[0]
-    elif node.op in ("minimum", "maximum"):
+    elif node.op in (*_LOWER, *_UPPER):
         bounds = _bounds(expression, output)
         if bounds is not None:
             function, (clamp, inner) = "clamp", bounds
@@ -127,17 +128,16 @@ def _number(expression: Expression, index: int) -> Any:
 def _bounds(expression: Expression, index: int) -> tuple[tuple[float, float], int] | None:
     """Return the bounds and the operand of min(max(y, low), high), or of the two the other way round."""
     low, high, here = -math.inf, math.inf, index
-    seen = set()
-    while expression.nodes[here].op in ("minimum", "maximum") and expression.nodes[here].op not in seen:
-        node = expression.nodes[here]
+    seen: tuple[str, ...] = ()
+    while (node := expression.nodes[here]).op in (*_LOWER, *_UPPER) and node.op not in seen:
         number = _number(expression, node.args[1])
         if number is None or math.isnan(number):
             break
-        seen.add(node.op)
-        if node.op == "minimum":
+        if node.op in _UPPER:
             high = float(number)
         else:
             low = float(number)
+        seen += _UPPER if node.op in _UPPER else _LOWER
         here = node.args[0]
     return ((low, high), here) if seen and low <= high else None
 

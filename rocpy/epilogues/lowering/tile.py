@@ -14,7 +14,8 @@ from rocpy.errors import UnsupportedError
 __all__ = ["Code", "encode"]
 
 _OPCODES = {
-    "add": "ADD", "sub": "SUB", "mul": "MUL", "div": "DIV", "minimum": "MIN", "maximum": "MAX", "neg": "NEG",
+    "add": "ADD", "sub": "SUB", "mul": "MUL", "div": "DIV", "minimum": "MIN", "maximum": "MAX",
+    "clamp_min": "MAX", "clamp_max": "MIN", "neg": "NEG",
     "abs": "ABS", "floor": "FLOOR", "ceil": "CEIL", "round": "RINT", "eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE",
     "gt": "GT", "ge": "GE", "and": "AND", "or": "OR", "not": "NOT", "where": "WHERE", "exp": "EXP", "log": "LOG",
     "sqrt": "SQRT", "rsqrt": "RSQRT", "tanh": "TANH", "erf": "ERF", "relu": "RELU", "sigmoid": "SIGMOID",

@@ -291,6 +291,8 @@ _FORMS: dict[str, _Form] = {
     "abs": _call("tl.abs"),
     "minimum": _bound("minimum"),
     "maximum": _bound("maximum"),
+    "clamp_min": _bound("maximum"),
+    "clamp_max": _bound("minimum"),
     "clamp": lambda args, dtype, shape: _bound("minimum")(
         [_bound("maximum")(args[:2], dtype, shape), args[2]], dtype, shape
     ),

@@ -56,7 +56,9 @@ def _clamp(write: Any, input: Any, min: Any = None, max: Any = None, a_min: Any 
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     if low is None and high is None:
         raise InvalidProblemError("neither bound is given")
-    return write.op("clamp", input, -math.inf if low is None else low, math.inf if high is None else high)
+    if high is None:
+        return write.op("clamp_min", input, low)
+    return write.op("clamp_max", input, high) if low is None else write.op("clamp", input, low, high)
 
 
 def _hardtanh(write: Any, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002, ARG001
@@ -247,8 +249,8 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "addcmul": _addcmul,
     "lerp": _lerp,
     "clamp": _clamp,
-    "clamp_min": _clamp,
-    "clamp_max": lambda write, input, max: _clamp(write, input, None, max),  # noqa: A006
+    "clamp_min": lambda write, input, min: write.op("clamp_min", input, min),  # noqa: A006
+    "clamp_max": lambda write, input, max: write.op("clamp_max", input, max),  # noqa: A006
     "square": _square,
     "reciprocal": lambda write, input: write.op("div", 1, input),  # noqa: A006
     "pow": _pow,
