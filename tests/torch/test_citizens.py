@@ -184,6 +184,19 @@ def test_a_layer_whose_weight_another_package_took_over(activation):
         close(layer(x), expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("kind", ["MLP", "Sequential"])
+def test_compiled_layers_whose_weight_another_package_took_over(kind):
+    model = BLOCKS[kind]()
+    rt.replace_linear(model)
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            taken_over(layer)
+    torch._dynamo.reset()
+    x = torch.randn(3, 6)
+    with torch.no_grad():
+        close(torch.compile(model, backend="eager", fullgraph=True)(x), model(x))
+
+
 def taken_over(layer):
     layer.weight = nn.Parameter(Halves(layer.weight.detach().half()), requires_grad=False)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.fx import Proxy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
 from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
@@ -51,7 +51,8 @@ def has_layer_shapes(weight: Tensor, bias: Tensor | None) -> bool:
 
 def computes_products_itself(weight: Any) -> bool:
     """Whether a weight is a tensor class of another package with products of its own, such as a quantized one."""
-    if type(weight) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass(weight):
+    # Of the class: Dynamo does not see the methods of a traced tensor.
+    if type(weight) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass_type(type(weight)):
         return False
     return not is_distributed(weight)
 

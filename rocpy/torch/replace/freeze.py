@@ -94,15 +94,15 @@ def freeze(model: torch.nn.Module) -> FreezeReport:
     They are used only if autograd records nothing: under ``torch.no_grad()`` or ``torch.inference_mode()``, or with
     parameters that require no gradient.
 
-    ``train()`` on the model or on a layer undoes this for the layers concerned and frees their packed weights;
-    ``eval()`` does not freeze again. Copies of a frozen model are frozen; an unpickled one packs its weights when it is
+    A call reads all weights again, also those that are packed already. ``train()`` on the model or on a layer undoes
+    this for the layers concerned and frees their packed weights; ``eval()`` does not freeze again. Copies of a frozen model are frozen; an unpickled one packs its weights when it is
     first called.
 
     Changes that torch reports take effect at the next call: writes to a parameter, ``load_state_dict`` (also with
     ``assign=True``), replacing the parameter or its storage, ``torch.utils.swap_tensors``, and optimizer steps,
     including fused and compiled ones. Writes through ``weight.data``, a numpy view, a pointer or the storage, those
     of most collectives of other backends of torch.distributed, and functions of ``torch.optim`` called without an
-    optimizer, are not detected: call :meth:`Linear.repack` after them. With ``ROCPY_DEBUG=1`` each product checks, and
+    optimizer, are not detected: call this function again, or :meth:`Linear.repack`, after them. With ``ROCPY_DEBUG=1`` each product checks, and
     warns.
 
     Examples
@@ -138,7 +138,8 @@ def freeze(model: torch.nn.Module) -> FreezeReport:
 
 
 def _freeze(layer: Linear, report: FreezeReport) -> str | None:
-    """Pack one layer's weight; return why that cannot be."""
+    """Pack one layer's weight, as it is now; return why that cannot be."""
+    packing.forget(layer)  # packed before a write that torch did not report
     weight = layer.weight
     if type(weight) is not torch.nn.Parameter:
         return f"its weight is computed, or a {type(weight).__name__}"

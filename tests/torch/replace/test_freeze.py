@@ -119,6 +119,18 @@ def test_freezing_twice_and_training(x):
     assert not any(layer.pack for layer in model)
 
 
+def test_freezing_again_reads_what_torch_did_not_report(x):
+    model = nn.Sequential(rt.Linear(12, 20), rt.Linear(20, 3, pack=True), rt.MLP(3, 4), rt.GatedMLP(3, 4)).eval()
+    rt.freeze(model)
+    with torch.no_grad():
+        model(x)
+        for p in model.parameters():
+            p.data += 1.0
+        rt.freeze(model)
+        expected = copy.deepcopy(model).train()(x)
+        close(model(x), expected)
+
+
 def test_what_cannot_be_frozen_is_said():
     with torch.inference_mode():
         born = rt.Linear(4, 4)
