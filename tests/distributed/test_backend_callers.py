@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rccl_ranks import good
@@ -190,6 +191,39 @@ def test_what_is_coalesced_in_inference_mode(torch, dist, goes_on):
             return x.tolist() + y.tolist()
 
     assert good(on_groups(2, body)) == [[2.0] * 5] * 2
+
+
+def test_an_exception_ends_a_block_of_coalesced_calls(torch, dist):
+    cpu = torch.device("cpu")
+
+    def body(group, rank):
+        root = options(dist, "Broadcast", False, rootRank=1)
+
+        def fail():
+            with dist._coalescing_manager(group, device=cpu):
+                assert group.broadcast([torch.ones(2)], root) is None
+                raise KeyError("user")
+
+        with pytest.raises(KeyError):
+            fail()
+        dist.distributed_c10d._world.pg_coalesce_state.pop(group)  # torch's own record of the block, which stays
+        x, y = (torch.full((size,), float(rank)) for size in (2, 3))
+        assert group.broadcast([x], root).wait()
+        with dist._coalescing_manager(group, device=cpu):
+            assert group.broadcast([y], root) is None
+        return x.tolist() + y.tolist()
+
+    assert good(on_groups(2, body)) == [[1.0] * 5] * 2
+
+
+def test_a_block_of_coalesced_calls_is_of_one_thread(torch, dist):
+    def body(group, rank):
+        group._start_coalescing(torch.device("cpu"))
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(lambda: group.allreduce([torch.ones(2)]).wait()).result()
+        return group._end_coalescing(torch.device("cpu")).result()
+
+    assert good(on_groups(1, body)) == [[]]
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])

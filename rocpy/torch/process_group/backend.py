@@ -153,7 +153,7 @@ class RocpyProcessGroup(BackendSurface):
         limit = seconds if seconds > 0 else self._seconds
         # A call on device memory is in its stream, the caller's own, when it returns.
         on_device = any(tensor.is_cuda for tensor in (*tensors, *reads))
-        is_coalesced = self._coalesced is not None
+        is_coalesced = self._coalescing.works is not None
         aside = (bool(getattr(opts, "asyncOp", False)) or is_coalesced) and not on_device
         return self._noted(
             self._main.run(
@@ -162,10 +162,11 @@ class RocpyProcessGroup(BackendSurface):
         )
 
     def _noted(self, work: LaneWork) -> Any:
-        """Return a call's Work, or nothing between the ends of what is coalesced, as torch's own backends do."""
-        if self._coalesced is None:
+        """Return a call's Work, or nothing in this thread's block of coalesced calls, as torch's own backends do."""
+        coalesced = self._coalescing.works
+        if coalesced is None:
             return work
-        self._coalesced.append(work)
+        coalesced.append(work)
         return None
 
     # ---- reductions ----

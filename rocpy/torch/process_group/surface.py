@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,39 +11,14 @@ from torch import distributed
 
 from rocpy.errors import UnsupportedError
 from rocpy.rccl import CollectiveTimeoutError
-from rocpy.torch.process_group.lanes import LaneWork
+from rocpy.torch.process_group.coalescing import Coalescing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-__all__ = ["BackendSurface", "CheckedStore", "check_device_backends", "joint_work"]
+    from rocpy.torch.process_group.lanes import LaneWork
 
-
-def joint_work(works: Sequence[LaneWork]) -> LaneWork:
-    """Return a Work that ends when all of some have, with the first error."""
-    combined = LaneWork([tensor for work in works for tensor in work.result()])
-    lock = threading.Lock()
-
-    def progress() -> tuple[float, Any]:
-        lanes = [work.progress() for work in works if work.progress is not None]
-        return max(limit for limit, _ in lanes), [mark for _, mark in lanes]
-
-    combined.progress = progress if any(work.progress is not None for work in works) else None
-    left = len(works)
-
-    def one_is_through() -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            is_last = left == 0
-        if is_last:
-            combined.finish(next((error for work in works if (error := work.exception()) is not None), None))
-
-    if not works:
-        combined.finish()
-    for work in works:
-        work.follow(one_is_through)
-    return combined
+__all__ = ["BackendSurface", "CheckedStore", "check_device_backends"]
 
 
 def check_device_backends(config: Any) -> None:
@@ -104,8 +78,7 @@ class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
-        # Between _start_coalescing and _end_coalescing: what has been called.
-        self._coalesced: list[LaneWork] | None = None
+        self._coalescing = Coalescing()
 
     def _get_backend(self, device: torch.device) -> Self:  # noqa: ARG002
         return self
@@ -119,15 +92,10 @@ class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
         return False
 
     def _start_coalescing(self, device: torch.device) -> None:  # noqa: ARG002
-        if self._coalesced is not None:
-            raise RuntimeError("_start_coalescing was called twice without _end_coalescing")
-        self._coalesced = []
+        self._coalescing.start()
 
     def _end_coalescing(self, device: torch.device) -> LaneWork:  # noqa: ARG002
-        if self._coalesced is None:
-            raise RuntimeError("_end_coalescing was called without _start_coalescing")
-        works, self._coalesced = self._coalesced, None
-        return joint_work(works)
+        return self._coalescing.end()
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
         """Wait until all ranks have come here; ranks that have not are named on all that have.
