@@ -17,6 +17,7 @@ from rocpy import dtypes
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.selection.recipes import check_function
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.jax import _handler
 
@@ -156,6 +157,8 @@ def problem_of(spec: Spec, operands: Sequence[Any]) -> Checked:
     ------
     InvalidProblemError
         If shapes or types do not fit, known or symbolic.
+    UnsupportedError
+        If the epilogue is no function of such results.
     """
     seen = tuple(None if x is None else (tuple(x.shape), x.dtype) for x in operands)
     known = all(isinstance(extent, int) for one in seen if one is not None for extent in one[0])
@@ -179,6 +182,7 @@ def _checked(spec: Spec, seen: Seen) -> Checked:
         if not extents.text:
             raise
         raise InvalidProblemError(f"{error} (in place of the symbols: {extents.text})") from None
+    check_function(problem)
 
     def result(shape: tuple[int, ...], dtype: str) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(extents.symbols(shape), dtypes.lookup(dtype).numpy)

@@ -233,7 +233,7 @@ def matmul(
     InvalidProblemError
         If shapes or dtypes, known or symbolic, do not fit; raised when the function is traced.
     UnsupportedError
-        If there is no such product.
+        If there is no such product; raised when the function is traced, too, where the types say so.
 
     Notes
     -----

@@ -161,6 +161,16 @@ def _bits(dtype: Any) -> int:
     return dtypes.lookup(str(dtype)).bits
 
 
+def _gradient_type(operand: Any, d: Any) -> Any:
+    """Return the type of the products that give operands' gradients from that of the result.
+
+    The narrowest that holds the operands' values, or the gradient's type where its range is larger: float16 would
+    overflow, bfloat16 only rounds.
+    """
+    narrow = jnp.bfloat16 if _bits(operand) == 8 else operand
+    return d if jnp.finfo(d).tiny < jnp.finfo(narrow).tiny else narrow
+
+
 def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the gradients of all operands; XLA drops those that nobody reads."""
     if _is_composed(spec.row):
@@ -178,15 +188,15 @@ def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[A
         d = slope(spec, d, saved)
     if spec.row.aux == "store":
         d = d + more[0]
-    grad_c = None if c is None else _sum_to(d * jnp.asarray(spec.beta, d.dtype), c.shape).astype(c.dtype)
+    # As the product itself does: a factor may be out of the range of the result's type.
+    grad_c = None if c is None else _sum_to(wide(d) * spec.beta, c.shape).astype(c.dtype)
     # With the axes that numpy's rules leave away for vectors.
     a2, b2 = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     d2 = d[..., None] if b.ndim == 1 else d
     d2 = d2[..., None, :] if a.ndim == 1 else d2
     grad_a, grad_b, sums = None, None, None
     if jnp.issubdtype(a.dtype, jnp.inexact):
-        # Products of eight bits are computed in the narrowest type that holds their values.
-        working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
+        working = _gradient_type(a.dtype, d2.dtype)
         factor = spec.alpha * math.prod(spec.scales.values())
         base = Spec(alpha=factor, compute=spec.compute, options=spec.options)
         left, right, result = (x.astype(working) for x in (a2, b2, d2))

@@ -164,3 +164,24 @@ def test_sums_of_a_result_of_eight_bits(name):
 
     found, _ = jax.vjp(run, a)
     np.testing.assert_array_equal(found, np.full(3, 1200))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0**-14])
+@pytest.mark.parametrize("scale", [2.0**20, 2.0**-30], ids=["large", "small"])
+def test_a_gradient_beyond_the_range_of_float16(alpha, scale):
+    """The gradient of a float32 result may be; those of the float16 operands are not."""
+    a, b = jnp.ones((8, 4), jnp.float16), jnp.full((4, 8), 1 / (scale * alpha) * 2.0**-3, jnp.float32)
+    b = jnp.clip(b, 2.0**-14, 2.0**14).astype(jnp.float16)
+
+    def loss(a, b):
+        return (rj.matmul(a, b, alpha=alpha, dtype="float32", epilogue="relu") * scale).sum()
+
+    found = jax.grad(loss)(a, b)
+    assert found.dtype == jnp.float16
+    assert (found == np.float16(8 * alpha * scale * float(b[0, 0]))).all()
+
+
+def test_a_factor_of_c_beyond_the_range_of_float16():
+    a, b, c = (jnp.ones((2, 2), jnp.float16) for _ in range(3))
+    _, pull = jax.vjp(lambda c: rj.matmul(a, b, c, beta=2.0**17), c * 0)
+    assert (pull(c * 2.0**-10)[0] == 128).all()

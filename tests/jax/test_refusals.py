@@ -60,3 +60,30 @@ def test_complex_factors(name):
 def test_functions_of_jax_in_an_epilogue_are_refused_with_what_to_use(function):
     with pytest.raises(UnsupportedError, match=rf"^{re.escape(__file__)}:\d+: .*use that of numpy or torch"):
         rocpy.epilogue(function)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("complex64", {"epilogue": "relu"}),
+        ("complex64", {"epilogue": "silu_aux"}),
+        ("complex64", {"epilogue": "clamp", "clamp": (0, 1)}),
+        ("complex64", {"epilogue": "drelu", "aux": np.ones((16, 16), np.complex64)}),
+        ("int8", {"epilogue": "gelu"}),
+        ("int8", {"epilogue": "dgelu_bgrad", "aux": np.ones((16, 16), np.int32)}),
+        ("int8", {"epilogue": "sigmoid_bias", "bias": np.ones(16, np.int32)}),
+    ],
+)
+def test_functions_that_a_result_does_not_have_are_refused_when_traced(kind, more):
+    x, batch = (jax.ShapeDtypeStruct(shape, jnp.dtype(kind)) for shape in ((16, 16), (2, 16, 16)))
+
+    def product(x):
+        return rj.matmul(x, x, **more)
+
+    for trace in (
+        lambda: jax.jit(product).lower(x),
+        lambda: jax.eval_shape(product, x),
+        lambda: jax.eval_shape(jax.vmap(product), batch),
+    ):
+        with pytest.raises(UnsupportedError, match=f"epilogue '{more['epilogue']}': a function of real numbers"):
+            trace()

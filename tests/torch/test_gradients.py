@@ -283,3 +283,29 @@ def test_recorded_sigmoids_are_those_of_plain_products(dtype, x, biased):
     found.sum().backward()
     assert torch.equal(leaf.grad, expected * (1 - expected))
     assert torch.equal(torch.vmap(lambda a: rocpy.matmul(a, one, **more))(leaf[None])[0], expected)
+
+
+@rocpy.epilogue
+def _doubled(x):
+    return 2 * x
+
+
+@pytest.mark.parametrize("form", ["product", "batch", "activation", "custom", "groups"])
+@pytest.mark.parametrize("scale", [2.0**20, 2.0**-30], ids=["large", "small"])
+def test_a_gradient_beyond_the_range_of_float16(form, scale):
+    """The gradient of a float32 result may be; those of the float16 operands are not."""
+    value = 2.0**-14 if scale > 1 else 2.0**13
+    a, b = torch.ones(8, 4), torch.full((4, 8), value)
+    if form in ("batch", "groups"):
+        a, b = a.expand(1, 8, 4), b.expand(1, 4, 8)
+    a, b = (x.to(torch.float16).requires_grad_() for x in (a, b))
+    if form == "groups":
+        y = rocpy.grouped_matmul(a[0], b, offsets=torch.tensor([8]), dtype="float32")
+    else:
+        epilogue = {"activation": "relu", "custom": _doubled}.get(form)
+        y = rocpy.matmul(a, b, epilogue=epilogue, dtype="float32")
+    of_a, of_b = torch.autograd.grad((y * scale).sum(), (a, b))
+    factor = 2 if form == "custom" else 1
+    assert of_a.dtype == of_b.dtype == torch.float16
+    assert (of_a == 8 * value * scale * factor).all()
+    assert (of_b == torch.tensor(8 * scale * factor).to(torch.float16)).all()

@@ -11,7 +11,16 @@ import torch
 
 from rocpy._fp_environment import default_arithmetic
 
-__all__ = ["in_default_environment"]
+__all__ = ["gradient_type", "in_default_environment"]
+
+
+def gradient_type(operand: torch.dtype, d: torch.dtype) -> torch.dtype:
+    """Return the type of the products that give operands' gradients from that of the result.
+
+    It is the operands', or the gradient's where its range is larger: float16 would overflow, bfloat16 only rounds.
+    """
+    return d if torch.finfo(d).tiny < torch.finfo(operand).tiny else operand
+
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -192,7 +192,7 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             d = _like_product(a, b, first, dtype)
         if needs[3]:
             gradients[3] = (d * beta).sum_to_size(ctx.c_shape)
-        gradients[1:3] = operand_gradients(a, b, d.to(a.dtype), needs[1:3], {"alpha": alpha, "compute": compute})
+        gradients[1:3] = operand_gradients(a, b, d, needs[1:3], {"alpha": alpha, "compute": compute})
         return tuple(gradients)
 
 

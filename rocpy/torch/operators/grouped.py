@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.arithmetic import gradient_type, in_default_environment
 from rocpy.torch.operators.kernels import grouped_kernel
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import check_devices, require, result_dtype
@@ -70,14 +70,15 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]
         if need_bias:
             grad_bias = _bias_gradient(d, boundaries, ctx.axes, ctx.bias_axes)
         operand = a if a is not None else b
-        if operand is not None and d.dtype != operand.dtype:
-            d = d.to(operand.dtype)
+        if operand is not None:
+            dtype, working = operand.dtype, gradient_type(operand.dtype, d.dtype)
+            d = d.to(working)
         if not (d.stride(-1) == 1 or d.stride(-2) == 1):
             d = d.contiguous()
         if need_a:
-            grad_a = grouped(d, b.mH, boundaries, None, ctx.alpha, None)
+            grad_a = grouped(d, b.to(working).mH, boundaries, None, ctx.alpha, None).to(dtype)
         if need_b:
-            grad_b = grouped(a.mH, d, boundaries, None, ctx.alpha, None)
+            grad_b = grouped(a.to(working).mH, d, boundaries, None, ctx.alpha, None).to(dtype)
         return grad_a, grad_b, None, grad_bias, None, None
 
 

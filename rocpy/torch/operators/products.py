@@ -18,7 +18,7 @@ from rocpy.blaslt.model.options import forbids_composing
 from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
-from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.arithmetic import gradient_type, in_default_environment
 from rocpy.torch.operators.autograd import in_rows
 from rocpy.torch.operators.below import AtOnce, Below
 from rocpy.torch.operators.counters import count_gradients, watched
@@ -138,7 +138,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         arguments = {"alpha": _conjugate(ctx.alpha), "compute": ctx.compute}
         if watched:
             count_gradients(d2, gradients=need_a + need_b)
-        grads[:2] = operand_gradients(a, b, d.to(a.dtype), (need_a, need_b), arguments)
+        grads[:2] = operand_gradients(a, b, d, (need_a, need_b), arguments)
         return tuple(grads)
 
 
@@ -146,17 +146,18 @@ def operand_gradients(
     a: Tensor, b: Tensor, d: Tensor, needs: Sequence[bool], arguments: dict[str, Any]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of a and b, of those that need one, from the product's: two products by ``arguments``."""
-    a2, b2, d2 = _matrices(a, b, d)
+    working = gradient_type(a.dtype, d.dtype)
+    a2, b2, d2 = (x.to(working) for x in _matrices(a, b, d))
     if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
         d2 = d2.contiguous()
     of_a = of_b = None
     if needs[0]:
-        of_a = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape)
+        of_a = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape).to(a.dtype)
     if needs[1]:
         if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
             # One b for the whole batch: its gradient is a single product over all rows.
             a2, d2 = in_rows(a2), in_rows(d2)
-        of_b = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
+        of_b = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape).to(b.dtype)
     return of_a, of_b
 
 
