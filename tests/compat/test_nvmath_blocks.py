@@ -347,6 +347,43 @@ def test_the_smallest_type_that_holds_the_numbers():
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "exponent", "dtype"),
+    [
+        (1.0, -14, "float16"),
+        (1.0, -15, "float32"),  # a subnormal number of float16
+        (65504.0, 0, "float16"),
+        (-65505.0, 0, "float32"),  # which float16 rounds to 65504
+        (1.0, -127, "float64"),
+        (2.0**127, 1, "float64"),
+        (np.nan, 0, "float64"),
+        (np.inf, 0, "float64"),
+        (0.0, 0, "float16"),
+    ],
+)
+@pytest.mark.parametrize("package", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+def test_the_smallest_type_has_the_numbers_in_its_normal_range(package, value, exponent, dtype, request):
+    x = np.zeros((128, 128), np.float32)
+    x[3, 4] = value
+    module = np if package == "numpy" else request.getfixturevalue("torch")
+    x = module.asarray(x)
+    scales = helpers.create_mxfp8_scale(x, exponent)
+    result = helpers.apply_mxfp8_scale(x, scales)
+    assert str(result.dtype).removeprefix("torch.") == dtype
+    np.testing.assert_array_equal(float(result[3, 4]), value * 2.0**exponent)
+    for narrow in ("float16", "float32")[: ("float16", "float32", "float64").index(dtype)]:
+        with pytest.raises(ValueError, match=f"{narrow} does not hold these numbers; {dtype} does"):
+            helpers.apply_mxfp8_scale(x, scales, output_dtype=getattr(module, narrow))
+
+
+def test_scales_of_nvfp4_are_numbers_of_every_type():
+    codes = np.resize(np.arange(256, dtype=np.uint8), 128 * 4)
+    for dtype in ("float16", "float32", "float64"):
+        found = helpers.expand_block_scale(codes, (128, 64), NVFP4, axis=-1, output_dtype=dtype)
+        assert found.dtype == dtype
+        assert np.isnan(found).sum() == 2 * 2 * 16
+
+
 def refusals():
     a = np.ones((128, 128), ml_dtypes.float8_e4m3fn)
     scale = helpers.create_mxfp8_scale(a, 0)

@@ -353,6 +353,8 @@ def _factors(codes: Any, kind: Any, form: BlockScalingFormat, output_dtype: Any)
         raise InvalidOperandError(
             f"output_dtype: got {output_dtype!r}, expected 'smallest', {form.scale_dtype}, {', '.join(_WIDTHS)}"
         )
+    if form is BlockScalingFormat.NVFP4:
+        return _cast(codes.view(kind), wanted)  # every type has room for these
     if kind is not None:
         return _as_asked(_cast(codes.view(kind), "float64"), output_dtype)
     return _as_asked((codes.double() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan")), output_dtype)
@@ -402,22 +404,20 @@ def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") ->
 
 
 def _as_asked(wide: Any, output_dtype: Any) -> Any:
-    """Return float64 numbers in a type that holds them: no finite one becomes infinite, none but zero becomes zero."""
+    """Return float64 numbers in a type whose normal numbers reach as far; nvmath-python has NaN and inf in float64."""
     wanted = _output_name(output_dtype, wide)
     if wanted and wanted not in _WIDTHS:
         raise InvalidOperandError(f"output_dtype: got {output_dtype!r}, expected 'smallest', {', '.join(_WIDTHS)}")
-    for name in _WIDTHS:
-        result = _cast(wide, name)
-        again = _cast(result, "float64")
-        if bool(((abs(again) == float("inf")) == (abs(wide) == float("inf"))).all()) and bool(
-            ((again == 0) == (wide == 0)).all()
-        ):
-            break
-    if wanted in ("", name):
-        return result
-    if _WIDTHS.index(wanted) < _WIDTHS.index(name):
+    if wanted == "float64":
+        return wide
+    sizes = abs(wide[wide != 0])
+    low, high = (float(sizes.min()), float(sizes.max())) if len(sizes) else (1.0, 1.0)
+    ranges = {name: np.finfo(name) for name in _WIDTHS[:2]}
+    fitting = [name for name, own in ranges.items() if float(own.tiny) <= low and high <= float(own.max)]
+    name = fitting[0] if fitting else "float64"
+    if wanted and _WIDTHS.index(wanted) < _WIDTHS.index(name):
         raise InvalidProblemError(f"output_dtype: {wanted} does not hold these numbers; {name} does")
-    return _cast(wide, wanted)
+    return _cast(wide, wanted or name)
 
 
 _WIDTHS = ("float16", "float32", "float64")

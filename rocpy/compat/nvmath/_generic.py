@@ -224,7 +224,6 @@ class Matmul:
             raise InvalidMatmulState(f"{what}: this Matmul was freed; create a new one")
 
     def __enter__(self) -> Self:
-        self._check_alive("__enter__")
         return self
 
     def __reduce__(self) -> NoReturn:

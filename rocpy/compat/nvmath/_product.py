@@ -93,9 +93,7 @@ class Matmul(Engine):
         if c is not None:
             _arrays.package_of(c, "c")
         self._specification = specify(a, b, _arrays.column(c), beta, qualifiers, self.options)
-        if c is None and beta is not None:
-            warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=2)
-            beta = None
+        beta = _used(beta, c)
         self._operands = {"a": a, "b": b, "c": c}
         if self.options.inplace:
             check_target(self._operands)
@@ -282,8 +280,7 @@ class Matmul(Engine):
         for name, value in changes.items():
             self._check_same(name, value)
         operands = {**self._operands, **changes}
-        if beta is not None and self._kinds["c"] is None:
-            raise InvalidProblemError("beta: this product was created without c; create a new Matmul with it")
+        beta = _used(beta, self._kinds["c"])
         new_alpha = self._alpha if alpha is None else factor(alpha, "alpha", self._specification)
         new_beta = self._beta if beta is None else factor(beta, "beta", self._specification)
         scales = self._scales if quantization_scales is None else self._merged_scales(quantization_scales)
@@ -346,13 +343,20 @@ class Matmul(Engine):
         self._resources.release()
 
     def __enter__(self) -> Self:
-        self._check_alive("__enter__")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.free()
+
+
+def _used(beta: Any, c: Any) -> Any:
+    """Return beta where there is a c; elsewhere it is not used, which nvmath-python warns about."""
+    if c is None and beta is not None:
+        warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=3)
+        return None
+    return beta
 
 
 def matmul(
