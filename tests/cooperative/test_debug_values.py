@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Debug mode: methods and functions of whole arrays, undefined results that are converted, numbers like its poison."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
-from rocpy.errors import GlobalMemoryRaceError, SharedMemoryRaceError, UninitializedResultError
+from rocpy.errors import GlobalMemoryRaceError, KernelIndexError, SharedMemoryRaceError, UninitializedResultError
 
 
 def elements(count=4, dtype=np.int64):
@@ -213,3 +215,26 @@ def test_numbers_with_the_bits_of_undefined_results_are_numbers(x):
     out, totals = np.zeros_like(x), np.zeros_like(x)
     kernel[1, 1](x, out, totals)
     assert out.tobytes() == totals.tobytes() == x.tobytes()
+
+
+def taken(x, n):
+    for i in range(n):
+        yield x[i]  # element
+
+
+def test_generators_that_a_kernel_calls():
+    @coop.jit(debug=True)
+    def kernel(x, out):
+        for value in taken(x, 4):
+            out[value] = value + 9  # result
+
+    lines, first = inspect.getsourcelines(kernel.function)
+    result = first + next(i for i, line in enumerate(lines) if "# result" in line)
+    lines, first = inspect.getsourcelines(taken)
+    element = first + next(i for i, line in enumerate(lines) if "# element" in line)
+    out = np.zeros(4, np.int64)
+    kernel[1, 1](elements(), out)
+    assert out.tolist() == [9, 10, 11, 12]
+    for x, line in ((elements(), result), (np.zeros(3, np.int64), element)):
+        with pytest.raises(KernelIndexError, match=f"{__file__}:{line}:"):
+            kernel[1, 1](x, out[:2])

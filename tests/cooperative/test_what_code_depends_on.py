@@ -2,6 +2,7 @@
 """What compiled code depends on: all that a kernel names, which its hash tells apart, as it is at that moment."""
 
 import enum
+import functools
 import types
 from collections import namedtuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
+from rocpy.cooperative.cpu import compile as compiler
 from rocpy.cooperative.cpu import machine_code
 from rocpy.cooperative.kernel.fingerprint import fingerprint_of
 
@@ -196,16 +198,85 @@ def test_code_on_disk_is_that_of_the_globals(tmp_path, monkeypatch):
     assert fresh.launcher.cache_hits == 0
 
 
-def test_kernels_of_one_factory_stay_on_disk(tmp_path, monkeypatch):
-    """They have one name and one kind of arguments; the oldest files of such go."""
+@pytest.fixture
+def define(tmp_path, monkeypatch):
+    """Return a function that defines what a source file, whose kernels are cached in a folder of their own, has."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    source = tmp_path / "example.py"
-    source.write_text("def make(n):\n    def f(o):\n        o[0] = n\n    return f\n")
-    names = {"__name__": "example"}
-    exec(compile(source.read_text(), str(source), "exec"), names)
-    monkeypatch.setattr(machine_code, "_MOST_ALIKE", 2)
-    for n, hits in ((2, 0), (3, 0), (2, 1), (3, 1), (4, 0), (2, 0)):
-        kernel = coop.jit(cache=True)(names["make"](n))
+
+    def define(text):
+        source = tmp_path / "exam[p]le.py"  # what a pattern of files reads otherwise
+        source.write_text(text)
+        names = {"__name__": "example"}
+        exec(compile(text, str(source), "exec"), names)
+        return names
+
+    return define
+
+
+def _file(n):
+    return machine_code.Store("exam[p]le.py", "make.<locals>.f").file("int", str(n))
+
+
+def _code(file):
+    return machine_code.Compiled(file.name, b"code", machine_code.Form.LOOPS, (), 1, ())
+
+
+def test_kernels_of_one_factory_stay_on_disk(tmp_path, monkeypatch):
+    """They have one name and one kind of arguments; the files of such that were used longest ago go."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for n in range(40):
+        _file(n).write(_code(_file(n)))
+    assert [_file(n).read() for n in range(40)] == [_code(_file(n)) for n in range(40)]
+    monkeypatch.setattr(machine_code, "_MOST_ALIKE", 20)
+    for n in range(10):
+        assert _file(n).read()
+    for n in range(40, 50):
+        _file(n).write(_code(_file(n)))
+    assert [n for n in range(50) if _file(n).read()] == [*range(10), *range(40, 50)]
+    assert len(list(tmp_path.glob("*/*.o"))) == 20
+
+
+def test_kernels_of_one_factory_are_compiled_once(define):
+    make = define("def make(n):\n    def f(o):\n        o[0] = n\n    return f\n")["make"]
+    for n, hits in ((2, 0), (3, 0), (2, 1), (3, 1)):
+        kernel = coop.jit(cache=True)(make(n))
         assert _run(kernel, threads=1) == [n]
         assert kernel.launcher.cache_hits == hits, n
-    assert len(list(tmp_path.glob("*/*.o"))) == 2
+
+
+_RAISING = "def make():\n    def f(o):\n        if o[0] < 0: raise ValueError('negative', o[0])\n{}    return f\n"
+_engines = []
+
+
+def _forget_loaded_code(monkeypatch):
+    """Have code from disk loaded as a new process loads it."""
+    _engines.append(machine_code.engine)  # its code is there until the process ends
+    monkeypatch.setattr(machine_code, "engine", functools.cache(machine_code.engine.__wrapped__))
+    monkeypatch.setattr(machine_code, "_loaded", {})
+    monkeypatch.setattr(compiler, "ENVIRONMENTS", {})
+
+
+@pytest.mark.parametrize(("more", "stored"), [("", 1), ("        if o[0] > 99: print(o)\n", 0)])
+def test_cached_kernels_that_create_objects(define, tmp_path, monkeypatch, more, stored):
+    """Kernels of equal contents share their code, and another process has it, unless it refers to objects of this."""
+    make = define(_RAISING.format(more))["make"]
+    for hits, in_new_process in ((0, False), (stored, False), (stored, bool(stored))):
+        if in_new_process:
+            _forget_loaded_code(monkeypatch)
+        kernel = coop.jit(cache=True)(make())
+        with pytest.raises(ValueError, match="negative") as caught:
+            kernel[1, 1](np.full(1, -5.0))
+        assert caught.value.args == ("negative", -5.0)
+        assert kernel.launcher.cache_hits == hits
+    assert len(list(tmp_path.glob("*/*.o"))) == stored
+
+
+def test_constant_arrays_whose_address_is_in_the_code_stay_in_the_process(define, tmp_path):
+    names = define("import numpy as np\nTABLE = np.arange(2.0**17)\ndef f(o):\n    o[0] = TABLE[int(o[0])]\n")
+    for _ in range(2):
+        values = np.full(1, 2.0**17 - 1)
+        kernel = coop.jit(cache=True)(names["f"])
+        kernel[1, 1](values)
+        assert values[0] == 2.0**17 - 1
+        assert kernel.launcher.cache_hits == 0
+    assert not list(tmp_path.glob("*/*.o"))

@@ -9,9 +9,11 @@ from typing import Any
 
 import numba
 from llvmlite import ir
+from numba import _dynfunc
 from numba.core import errors, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 
 from rocpy.cooperative.cpu import entry, machine_code
 from rocpy.cooperative.cpu.library import ENVIRONMENTS, CheckedLowering, SiteLowering
@@ -81,15 +83,22 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
     return entry.machine_code(result, arguments, name, together=not kernel.debug)
 
 
+def prepare_runtime() -> None:
+    """Tell LLVM of Numba's own runtime, which code from disk may call; compiling does so, too."""
+    rtsys.initialize(cpu_target.target_context)
+
+
+# The environment of code from disk, which reads no object in it.
+_EMPTY = _dynfunc.Environment({})
+
+
 def connect(program: machine_code.Compiled) -> None:
     """Give loaded code what its functions know of Python, where they need it."""
     for name in program.environments:
-        own = ctypes.c_void_p.from_address(machine_code.engine().get_global_value_address(name))
-        if name in ENVIRONMENTS:
-            own.value = id(ENVIRONMENTS[name])
-        else:  # of a function that Numba compiled, as users' own may be
-            engine = cpu_target.target_context.codegen()._engine
-            own.value = ctypes.c_void_p.from_address(engine.get_global_value_address(name)).value
+        address = machine_code.engine().get_global_value_address(name)
+        if not address:
+            raise RuntimeError(f"the code of kernel {program.name} is loaded without {name}: report this as a bug")
+        ctypes.c_void_p.from_address(address).value = id(ENVIRONMENTS.setdefault(name, _EMPTY))
 
 
 def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None) -> KernelTypeError:

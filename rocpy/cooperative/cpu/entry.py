@@ -8,9 +8,11 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.environment import lookup_environment
 from numba.np import arrayobj
 
 from rocpy.cooperative.cpu.assembly import bring_in_line
+from rocpy.cooperative.cpu.library import ENVIRONMENTS
 from rocpy.cooperative.cpu.loops import work_item_loops
 from rocpy.cooperative.cpu.machine_code import Compiled, Form, undefined_symbols
 from rocpy.cooperative.cpu.resumable import resumable
@@ -23,6 +25,7 @@ from rocpy.errors import OutOfMemoryError
 
 _OTHER_BYTES = 16384  # of a stack, beside local arrays
 _ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
+_DYNAMIC_GLOBALS = "numba.dynamic.globals"  # and those of addresses, as of constant arrays of more than 1 MB
 
 
 def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, together: bool) -> Compiled:
@@ -47,9 +50,10 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
     module = llvm.parse_assembly(cgutils.normalize_ir_text(str(written)))
     module.link_in(result.library._get_module_for_linking(), preserve=True)
     module = _told_of_allocations(module)
+    environments = _rename_environments(module, name)
+    has_addresses = any(each.name.startswith(_DYNAMIC_GLOBALS) for each in module.global_variables)
     for each in [*module.functions, *module.global_variables]:
-        own = each.name == name or each.name.startswith(_ENVIRONMENT)
-        if not each.is_declaration and not own:
+        if not each.is_declaration and each.name != name and each.name not in environments:
             each.linkage = llvm.Linkage.internal
     form = Form.FIBERS
     if together:
@@ -66,13 +70,32 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         _optimize(codegen, module)
     code = codegen._tm.emit_object(module)
     final = str(module)
-    environments = tuple(
-        each.name
-        for each in module.global_variables
-        if each.name.startswith(_ENVIRONMENT) and final.count(each.name) > 1  # it is named where it is used, too
+    used = {symbol: own for symbol, own in environments.items() if final.count(symbol) > 1}  # where it is defined, too
+    ENVIRONMENTS.update(used)
+    return Compiled(
+        name,
+        code,
+        form,
+        undefined_symbols(code),
+        _stack_bytes(module),
+        result.metadata[WRITTEN].written,
+        tuple(used),
+        portable=not has_addresses and not any(own.consts for own in used.values()),
     )
-    written = result.metadata[WRITTEN].written
-    return Compiled(name, code, form, undefined_symbols(code), _stack_bytes(module), written, environments)
+
+
+def _rename_environments(module: Any, name: str) -> dict[str, Any]:
+    """Name the environments of functions after the entry, whose name is unique, and return them by their new names.
+
+    Numba's names of them count the functions of one process, in another one they are those of other functions.
+    """
+    environments = {}
+    for each in module.global_variables:
+        own = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
+        if own is not None:
+            each.name = f"{name}_environment_{len(environments)}_"
+            environments[each.name] = own
+    return environments
 
 
 # Of Numba's runtime: what arrays lie in, and what frees it.

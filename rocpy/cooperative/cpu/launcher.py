@@ -85,22 +85,30 @@ class Launcher:
 
     @default_arithmetic  # the compiler rounds literals and folds constants
     def _find(self, types: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        kernel, name = self._kernel, f"rocpy_kernel_{uuid.uuid4().hex}"
-        file = None
-        if self._store:  # what the kernel names may have changed since it was compiled for other types
+        kernel = self._kernel
+        if not self._store:
+            program = _compiler().compiled(kernel, values, f"rocpy_kernel_{uuid.uuid4().hex}")
+        else:  # what the kernel names may have changed since it was compiled for other types
             file = self._store.file(types, f"{fingerprint_of(kernel.function)} {mode_of(kernel)}")
-            name = file.name
-            cached = file.read()
-            if cached is not None and machine_code.loadable(cached):
+            program = file.read()
+            if program is not None and _loadable(program):
                 self.cache_hits += 1
-                return machine_code.load(cached), cached.form, cached.stack_bytes, cached.written
-        compiler = _compiler()
-        program = compiler.compiled(kernel, values, name)
-        if file and not program.environments:
-            file.write(program)
+            else:
+                # A name is loaded once: a kernel of the same contents has its code.
+                program = machine_code.loaded(file.name) or _compiler().compiled(kernel, values, file.name)
+                if program.portable:
+                    file.write(program)
         address = machine_code.load(program)
-        compiler.connect(program)
+        if program.environments:
+            _compiler().connect(program)
         return address, program.form, program.stack_bytes, program.written
+
+
+def _loadable(program: machine_code.Compiled) -> bool:
+    if machine_code.loadable(program):
+        return True
+    _compiler().prepare_runtime()
+    return machine_code.loadable(program)
 
 
 def _text_of(values: tuple[Any, ...]) -> str:

@@ -13,7 +13,7 @@ from numba.core.typed_passes import BaseNativeLowering
 
 from rocpy.cooperative.numba.lowering import CheckedLower, SiteLower
 
-# What the code of each function knows of Python, by its name there; as long as the process, as the code.
+# What loaded code knows of Python, by its name there; as long as the process, as the code.
 ENVIRONMENTS: dict[str, Any] = {}
 
 
@@ -53,7 +53,6 @@ class _CPULowering(BaseNativeLowering):
 
 def _executable(context: Any, library: Any, description: Any, environment: Any) -> Any:
     """Return what Numba knows a compiled function by: it has no address, and is not called."""
-    ENVIRONMENTS[context.get_env_name(description)] = environment
     name = description.qualname.rpartition(".")[2]
     return _dynfunc.make_function(description.lookup_module(), name, description.qualname, 0, environment, (library,))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import glob
 import hashlib
 import importlib.metadata
 import json
@@ -17,6 +18,7 @@ import os
 import platform as machine
 import struct
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,11 @@ from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.runtime import _disk_cache
 
-_MOST_ALIKE = 16  # files for one name and one kind of arguments
-FORMAT = 4  # of the files: raise it when what is in them, or the runtime's C interface, changes
+_MOST_ALIKE = 256  # files for one name and one kind of arguments; docs/guides/cooperative.md has the number
+FORMAT = 5  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
 hold_over_forks(_lock)
-_loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
+_loaded: dict[str, tuple[int, Compiled]] = {}  # addresses by name: a name stands for one code
 _UNDEFINED = 0  # section of a symbol that an object does not define
 _GLOBAL_BINDINGS = (1, 2)
 
@@ -62,7 +64,9 @@ class Compiled:
     written
         Paths of the arguments that it may write to: an argument's number, and the index in it for each tuple.
     environments
-        Names of what its functions know of Python, which Numba's own engine has; such code is of this process alone.
+        Names of what its functions know of Python, to which the code is connected when it is loaded.
+    portable
+        Whether another process can use the code: it has no address of an object, and no environment has one.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Compiled:
     stack_bytes: int
     written: tuple[tuple[int, ...], ...]
     environments: tuple[str, ...] = ()
+    portable: bool = True
 
 
 @functools.cache
@@ -92,13 +97,18 @@ def load(compiled: Compiled) -> int:
     import llvmlite.binding as llvm
 
     with _lock:
-        address = _loaded.get(compiled.name)
-        if address is None:
+        if compiled.name not in _loaded:
             executor = engine()
             executor.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
             executor.finalize_object()
-            address = _loaded[compiled.name] = executor.get_function_address(compiled.name)
-        return address
+            _loaded[compiled.name] = executor.get_function_address(compiled.name), compiled
+        return _loaded[compiled.name][0]
+
+
+def loaded(name: str) -> Compiled | None:
+    """Return the code that this process has loaded by this name."""
+    with _lock:
+        return _loaded.get(name, (0, None))[1]
 
 
 def loadable(compiled: Compiled) -> bool:
@@ -175,26 +185,31 @@ class File:
     name: str
 
     def read(self) -> Compiled | None:
-        """Return the code, if it is there and whole."""
+        """Return the code, if it is there and whole; it counts as used now."""
         head, _, code = (_disk_cache.read_bytes(self.path) or b"").partition(b"\n")
         try:
             told = json.loads(head)
             written = tuple(map(tuple, told["written"]))
-            return Compiled(told["name"], code, Form(told["form"]), tuple(told["needed"]), told["stack_bytes"], written)
+            with contextlib.suppress(OSError):
+                now = time.time_ns()  # finer than that of a file which is written
+                os.utime(self.path, ns=(now, now))
+            needed, environments = tuple(told["needed"]), tuple(told["environments"])
+            return Compiled(told["name"], code, Form(told["form"]), needed, told["stack_bytes"], written, environments)
         except (ValueError, KeyError, TypeError):
             return None
 
     def write(self, compiled: Compiled) -> None:
         """Keep code. A folder that cannot be written to keeps nothing.
 
-        What is out of date has the name of what replaces it, as kernels have that one factory makes: the oldest go.
+        What is out of date has the name of what replaces it, as kernels have that one factory makes: what was used
+        longest ago goes.
         """
         path = self.path
-        stored = ("name", "form", "needed", "stack_bytes", "written")
+        stored = ("name", "form", "needed", "stack_bytes", "written", "environments")
         head = {name: getattr(compiled, name) for name in stored}
         with contextlib.suppress(OSError):
             _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
-            alike = path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o")
+            alike = path.parent.glob(f"{glob.escape(path.name.rpartition('-')[0])}-*.o")
             for each in sorted(alike, key=lambda file: file.stat().st_mtime_ns, reverse=True)[_MOST_ALIKE:]:
                 each.unlink(missing_ok=True)
 

@@ -205,15 +205,10 @@ class CheckedLower(SiteLower):
     every_line = True
 
     def pre_lower(self) -> None:
-        """Prepare the body."""
+        """Prepare the body, and read the line that the caller is at; of a generator, the caller of each step."""
         super().pre_lower()
-        self._undefined = Undefined(self)
-
-    def extract_function_arguments(self) -> Any:
-        """Read the arguments, and the line that the caller is at."""
-        arguments = super().extract_function_arguments()
         self._site_of_caller = self.builder.load(self._site())
-        return arguments
+        self._undefined = Undefined(self)
 
     def lower_inst(self, inst: Any) -> None:
         """Lower one instruction between what the runtime is to know before and after it."""
@@ -229,9 +224,14 @@ class CheckedLower(SiteLower):
             elif method == whole.SORT:
                 self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, READ)
         self._undefined.before(inst)
-        if isinstance(inst, ir.Return):
+        yields = isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Yield)
+        if yields:
+            self._mark_line(inst)
+        if yields or isinstance(inst, ir.Return):
             self.builder.store(self._site_of_caller, self._site())
         super().lower_inst(inst)
+        if yields:
+            self._line = -1  # goes on in another step, whose caller was at a line of its own
         self._undefined.after(inst)
         if method == whole.SORT:
             self._tell_elements(inst.value.func, self.typeof(inst.value.func.name).this, WRITE)
