@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from rocpy._messages.html import table
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.modules import Linear
+from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.torch.operators.linear_layer import linear_result
 from rocpy.torch.replace.report import Left
 
 __all__ = ["FreezeReport", "freeze"]
@@ -95,15 +97,15 @@ def freeze(model: torch.nn.Module) -> FreezeReport:
     parameters that require no gradient.
 
     A call reads all weights again, also those that are packed already. ``train()`` on the model or on a layer undoes
-    this for the layers concerned and frees their packed weights; ``eval()`` does not freeze again. Copies of a frozen model are frozen; an unpickled one packs its weights when it is
-    first called.
+    this for the layers concerned and frees their packed weights; ``eval()`` does not freeze again. Copies of a frozen
+    model are frozen; an unpickled one packs its weights when it is first called.
 
     Changes that torch reports take effect at the next call: writes to a parameter, ``load_state_dict`` (also with
     ``assign=True``), replacing the parameter or its storage, ``torch.utils.swap_tensors``, and optimizer steps,
     including fused and compiled ones. Writes through ``weight.data``, a numpy view, a pointer or the storage, those
     of most collectives of other backends of torch.distributed, and functions of ``torch.optim`` called without an
-    optimizer, are not detected: call this function again, or :meth:`Linear.repack`, after them. With ``ROCPY_DEBUG=1`` each product checks, and
-    warns.
+    optimizer, are not detected: call this function again, or :meth:`Linear.repack`, after them. With ``ROCPY_DEBUG=1``
+    each product checks, and warns.
 
     Examples
     --------
@@ -149,13 +151,24 @@ def _freeze(layer: Linear, report: FreezeReport) -> str | None:
         return "its weight was created in inference mode, where changes are not counted"
     if packing.is_sharded(layer):
         return "its weight is gathered again for each call, by torch.distributed.fsdp.fully_shard"
+    refusal = _refusal(layer, weight)
+    if refusal is not None:
+        return refusal
     packed = packing.pack(layer, weight)
-    if packed is None:
-        return f"its weight has {weight.dim()} axes"
     table = layer.__dict__
     table.setdefault(packing.PACK_BEFORE, layer.pack)
     table["pack"] = True
     report._layers.append(layer)
-    if packed.packed:
+    if packed is not None and packed.packed:
         report.packed_bytes += weight.nbytes
+    return None
+
+
+def _refusal(layer: Linear, weight: torch.Tensor) -> str | None:
+    """Return why a layer has no result for an input of its weight's type; its calls raise an error."""
+    shape_only = weight.detach().to("meta")
+    try:
+        linear_result(shape_only[:1], shape_only, None, layer._row or ACTIVATIONS["none"])
+    except (InvalidProblemError, UnsupportedError) as error:
+        return str(error)
     return None

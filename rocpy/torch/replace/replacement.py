@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -113,9 +114,11 @@ def replace_linear(
             report.not_replaced.append(Left(name, type(module).__name__, reason))
         elif experts is not None:
             report.experts.append(_experts_row(name, module, size))
-            report._restore.append(_take_experts(module))
+            report._restore.append(partial(_restore_experts, module, type(module)))
+            _take_experts(module)
         else:
-            report._restore.append(_take(module, pack))
+            report._restore.append(partial(_restore_layer, module, type(module)))
+            _take(module, pack)
             report.replaced.append(_row(name, module))
     for name, module in modules:
         if isinstance(module, nn.TransformerEncoderLayer):
@@ -238,25 +241,24 @@ def _row(name: str, module: nn.Linear) -> Replaced:
     return Replaced(name, module.in_features, module.out_features, module.bias is not None, dtype)
 
 
-def _take(module: nn.Linear, pack: bool) -> Callable[[], None]:
-    """Make a layer rocpy's; return what takes it back."""
+def _take(module: nn.Linear, pack: bool) -> None:
+    """Make a layer rocpy's."""
     before = type(module)
     module.__class__ = Linear if before is nn.Linear else _rebased(before, Linear)
     module.__dict__.update(_OWN, pack=pack)
 
-    def restore() -> None:
-        # It may have been parametrized, or freed of that, since.
-        now = type(module)
-        if now is Linear:
-            module.__class__ = nn.Linear
-        elif now.__bases__ == (Linear,):
-            module.__class__ = before if vars(before).keys() == vars(now).keys() else _rebased(now, nn.Linear)
-        else:
-            return
-        for name in (*_OWN, "pack", packing.ATTRIBUTE, packing.PACK_BEFORE):
-            module.__dict__.pop(name, None)
 
-    return restore
+def _restore_layer(module: nn.Linear, before: type) -> None:
+    """Take a layer back; it may have been parametrized, or freed of that, since."""
+    now = type(module)
+    if now is Linear:
+        module.__class__ = nn.Linear
+    elif now.__bases__ == (Linear,):
+        module.__class__ = before if vars(before).keys() == vars(now).keys() else _rebased(now, nn.Linear)
+    else:
+        return
+    for name in (*_OWN, "pack", packing.ATTRIBUTE, packing.PACK_BEFORE):
+        module.__dict__.pop(name, None)
 
 
 def _experts_row(name: str, module: nn.Module, size: int) -> Experts:
@@ -264,21 +266,20 @@ def _experts_row(name: str, module: nn.Module, size: int) -> Experts:
     return Experts(name, count, outside, inside, bias, dtype, 100 * elements / max(size, 1))
 
 
-def _take_experts(module: nn.Module) -> Callable[[], None]:
-    """Make experts rocpy's; return what takes them back."""
-    before = type(module)
+def _take_experts(module: nn.Module) -> None:
+    """Make experts rocpy's."""
     module.__dict__[CHOSEN] = module.config._experts_implementation
-    module.__class__ = experts_class(before)
+    module.__class__ = experts_class(type(module))
 
-    def restore() -> None:
-        now = type(module)
-        if is_fused_class(now):
-            module.__class__ = before
-        elif is_fused_class(now.__base__ or object):  # parametrized since
-            module.__class__ = _rebased(now, before)
-        module.__dict__.pop(CHOSEN, None)
 
-    return restore
+def _restore_experts(module: nn.Module, before: type) -> None:
+    """Take experts back."""
+    now = type(module)
+    if is_fused_class(now):
+        module.__class__ = before
+    elif is_fused_class(now.__base__ or object):  # parametrized since
+        module.__class__ = _rebased(now, before)
+    module.__dict__.pop(CHOSEN, None)
 
 
 def _rebased(cls: type, base: type) -> type:
@@ -315,7 +316,11 @@ def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
         note = "encoder layers do not take torch's fast path in inference, which would bypass replaced layers"
         if note not in report.notes:
             report.notes.append(note)
-        report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
+        report._restore.append(partial(_restore_fast_path, module, before))
+
+
+def _restore_fast_path(module: nn.Module, before: int) -> None:
+    module.__dict__[_FAST_PATH] = before
 
 
 # ---- blocks ----
@@ -341,7 +346,8 @@ def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
         report.not_fused.append(Left(name, kind, why))
         return
     pairs = [pair for method in methods for pair in method.pairs]
-    report._restore.append(_dress(module, methods, pairs))
+    _dress(module, methods, pairs)
+    report._restore.append(partial(_undress, module))
     for pair in pairs:
         row = ACTIVATIONS[pair.row]
         inside = (row.fused.plain or row.fused.bias) is not None
@@ -353,14 +359,14 @@ def _join(block: str, child: str) -> str:
     return ".".join(part for part in (block, child) if part)
 
 
-def _dress(module: nn.Module, methods: list[FusedMethod], pairs: list[Pair]) -> Callable[[], None]:
-    """Give a block the class whose methods are fused; return what takes it back."""
+def _dress(module: nn.Module, methods: list[FusedMethod], pairs: list[Pair]) -> None:
+    """Give a block the class whose methods are fused."""
     module.__class__ = fused_class(type(module), tuple(method.key for method in methods))
     module.__dict__[PAIRS] = tuple((pair.layer, pair.child, pair.row) for pair in pairs)
 
-    def restore() -> None:
-        module.__dict__.pop(PAIRS, None)
-        if is_fused_class(type(module)):
-            module.__class__ = original_class(type(module))
 
-    return restore
+def _undress(module: nn.Module) -> None:
+    """Give a block its own class back."""
+    module.__dict__.pop(PAIRS, None)
+    if is_fused_class(type(module)):
+        module.__class__ = original_class(type(module))

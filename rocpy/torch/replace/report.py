@@ -91,12 +91,14 @@ class ReplaceReport:
     not_replaced: list[Left] = field(default_factory=list)
     not_fused: list[Left] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # Functions of modules, with the modules as arguments: copies and pickles of a report have copies of those.
     _restore: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     def undo(self) -> None:
         """Restore the modules: the same objects, with the current values of their parameters.
 
-        A second call has no effect.
+        A second call has no effect. A deep copy or pickle of a report has copies of the modules, those of the model's
+        where both are copied together, and restores them.
         """
         steps, self._restore = self._restore, []
         for restore in reversed(steps):

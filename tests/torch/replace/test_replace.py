@@ -342,3 +342,22 @@ def test_copies_stay_fused(name, x):
             for parameter in other.parameters():
                 parameter.zero_()
     close(model(x), expected)
+
+
+@pytest.mark.parametrize("name", ["two layers", "encoder layer"])
+def test_a_copied_report_undoes_the_copy(name, x):
+    model, *_ = made(name)
+    before = [type(module) for module in model.modules()]
+    model.report = rt.replace_linear(model)
+    after = [type(module) for module in model.modules()]
+    expected = model(x)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert repr(other.report) == repr(model.report)
+        other.report.undo()
+        assert [type(module) for module in other.modules()] == before
+        close(other(x), expected)
+        assert [type(module) for module in model.modules()] == after
+    pickle.loads(pickle.dumps(model.report)).undo()
+    assert [type(module) for module in model.modules()] == after
+    model.report.undo()
+    assert [type(module) for module in model.modules()] == before
