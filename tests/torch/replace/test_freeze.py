@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
@@ -152,6 +152,27 @@ def test_what_cannot_be_frozen_is_said():
         rt.freeze(mixed())
     with pytest.raises(InvalidOperandError, match="model"):
         rt.freeze("model")
+
+
+def layer_of(dtype, activation):
+    layer = rt.Linear(4, 4, bias=False, activation=activation).eval()
+    layer.weight = nn.Parameter(torch.ones(4, 4).to(dtype), requires_grad=False)
+    return layer
+
+
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_layers_whose_calls_are_refused_are_not_frozen(activation):
+    for dtype in (torch.float8_e4m3fn, torch.int32, *([torch.int8, torch.complex64] if activation else [])):
+        layer = layer_of(dtype, activation)
+        report = rt.freeze(layer)
+        with pytest.raises((InvalidProblemError, UnsupportedError)) as error:
+            layer(torch.ones(1, 4).to(dtype))
+        assert [row.reason for row in report.not_frozen] == [str(error.value)]
+        assert PACKED not in layer.__dict__
+    for dtype in (torch.bfloat16, torch.float64, *([] if activation else [torch.int8, torch.complex64])):
+        layer = layer_of(dtype, activation)
+        assert rt.freeze(layer).frozen == [""]
+        layer(torch.ones(1, 4).to(dtype))
 
 
 def mixed():
