@@ -56,11 +56,12 @@ cdef extern from *:
       return result;
     }
 
-    void look_at_error(PyObject *callable, PyObject *names) {
+    void look_at_error(PyObject *callable, std::size_t flags, PyObject *names) {
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
       PyErr_NormalizeException(&type, &value, &trace);
-      PyObject *done = PyObject_CallFunctionObjArgs(tell, callable, value, names == nullptr ? Py_None : names, nullptr);
+      PyObject *done =
+          PyObject_CallFunction(tell, "OOnO", callable, value, PyVectorcall_NARGS(flags), names == nullptr ? Py_None : names);
       if (done == nullptr) PyErr_Clear();  // the error itself matters more
       Py_XDECREF(done);
       PyErr_Restore(type, value, trace);
@@ -70,7 +71,7 @@ cdef extern from *:
     PyObject *call(PyObject *callable, PyObject *const *args, std::size_t flags, PyObject *names) {
       PyObject *result =
           index == 0 ? call_class(callable, args, flags, names) : originals[index](callable, args, flags, names);
-      if (result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable, names);
+      if (result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) look_at_error(callable, flags, names);
       return result;
     }
 
@@ -159,5 +160,6 @@ def suggest_keywords_in(namespace, names, /):
         for base in getattr(value, "__mro__", ()):
             if base.__module__.startswith("rocpy"):
                 for method_name, method in vars(base).items():
-                    if not method_name.startswith("_") and type(method) is not FunctionType:
-                        attach(method)
+                    function = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
+                    if not method_name.startswith("_") and type(function) is not FunctionType:
+                        attach(function)

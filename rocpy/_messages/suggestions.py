@@ -146,7 +146,9 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
     error.args = (_unexpected(function.__qualname__, match[1], names),)
 
 
-def tell_of_arguments(function: Callable[..., Any], error: BaseException, names: tuple[str, ...] | None = None) -> None:
+def tell_of_arguments(
+    function: Callable[..., Any], error: BaseException, count: int = 0, names: tuple[str, ...] | None = None
+) -> None:
     """Have the error of a call of a compiled function say what was probably meant, or which arguments are missing.
 
     Parameters
@@ -155,27 +157,32 @@ def tell_of_arguments(function: Callable[..., Any], error: BaseException, names:
         Function or class that was called.
     error
         What the call raised; one of another kind stays as it is.
+    count
+        Of its positional arguments: those of a method begin with the object, as its parameters do.
     names
         The keywords that it was called with.
     """
     import inspect
     import re
 
-    own = re.escape(getattr(function, "__name__", ""))
-    match = re.fullmatch(rf"{own}\(\) takes (?:exactly|at least) \d+ .*\((\d+) given\)", str(error))
+    own = "__c?init__" if isinstance(function, type) else re.escape(getattr(function, "__name__", ""))
+    match = re.fullmatch(rf"{own}(\(\) (?:takes .* given\)|needs an argument))", str(error))
     if match is None:
         tell_of_keyword(function, error)
         return
-    # An object's own method has the object as its first argument.
-    others = list(inspect.signature(function).parameters.values())[int(match[1]) :]
-    missing = [
-        repr(one.name)
-        for one in others
-        if one.kind <= one.POSITIONAL_OR_KEYWORD and one.default is one.empty and one.name not in (names or ())
-    ]
-    if missing:
-        shown = f"{len(missing)} required positional argument{'s' if len(missing) > 1 else ''}: {' and '.join(missing)}"
-        error.args = (f"{function.__qualname__}() missing {shown}",)
+    others = list(inspect.signature(function).parameters.values())[count:]
+    missing = [one for one in others if one.kind <= one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
+    named = [repr(one.name) for one in missing if one.kind is one.POSITIONAL_ONLY and one.name in (names or ())]
+    absent = [repr(one.name) for one in missing if one.name not in (names or ())]
+    shown = function.__qualname__
+    if absent:
+        several = "s" if len(absent) > 1 else ""
+        error.args = (f"{shown}() missing {len(absent)} required positional argument{several}: {' and '.join(absent)}",)
+    elif named:
+        takes = f"takes {' and '.join(named)} by position only"
+        error.args = (f"{shown}() {takes}: pass {'them' if len(named) > 1 else 'it'} without a name",)
+    else:
+        error.args = (f"{shown}{match[1]}",)
 
 
 def with_suggestions(function: _Callable) -> _Callable:
