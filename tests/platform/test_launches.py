@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Launches that AMD's runtime refuses are refused with its statuses, by each call that launches."""
 
+import contextlib
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -295,3 +297,106 @@ def test_the_kinds_of_copies_of_variables(code, is_async):
         assert back(ctypes.byref(value), code.variable, four, none, kind, *stream) == direction
     assert code.hip.hipDeviceSynchronize() == 0
     assert value.value == 7
+
+
+class Attributes(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("pointers", ctypes.c_void_p * 2),
+        ("flags", ctypes.c_int * 2),
+    ]
+
+
+def owner_of(hip, address):
+    """The kind of memory and its device, as hipPointerGetAttributes has them."""
+    attributes = Attributes()
+    assert hip.hipPointerGetAttributes(ctypes.byref(attributes), address) == 0
+    return attributes.type, attributes.device
+
+
+DEVICE_MEMORY, UNREGISTERED = 2, 0
+
+
+def variable_of(hip, module):
+    address, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert hip.hipModuleGetGlobal(ctypes.byref(address), ctypes.byref(size), module, b"factor") == 0
+    assert size.value == 4
+    return address
+
+
+def test_variables_are_device_memory_of_their_size(code):
+    hip, many, size = code.hip, (ctypes.c_int * 16)(), ctypes.c_size_t
+    variable = variable_of(hip, code.module)
+    assert owner_of(hip, variable) == (DEVICE_MEMORY, 0)
+    base, length = ctypes.c_void_p(), size()
+    assert hip.hipMemGetAddressRange(ctypes.byref(base), ctypes.byref(length), variable) == 0
+    assert (base.value, length.value) == (variable.value, 4)
+    assert hip.hipMemcpyHtoD(variable, many, size(64)) == INVALID
+    assert hip.hipMemset(variable, 0, size(8)) == INVALID
+    assert hip.hipFree(variable) == INVALID
+
+
+def test_a_registered_variable_is_one_for_each_device(code):
+    hip, four, none = code.hip, ctypes.c_size_t(4), ctypes.c_size_t(0)
+    addresses, values, two = [], [], ctypes.c_int(2)
+    for device in (0, 1):
+        assert hip.hipSetDevice(device) == 0
+        address = ctypes.c_void_p()
+        assert hip.hipGetSymbolAddress(ctypes.byref(address), code.variable) == 0
+        assert owner_of(hip, address) == (DEVICE_MEMORY, device)
+        addresses.append(address.value)
+    assert hip.hipMemcpyToSymbol(code.variable, ctypes.byref(two), four, none, 1) == 0  # of device 1
+    for device in (0, 1):
+        value = ctypes.c_int()
+        assert hip.hipSetDevice(device) == 0
+        assert hip.hipMemcpyFromSymbol(ctypes.byref(value), code.variable, four, none, 2) == 0
+        values.append(value.value)
+    assert hip.hipSetDevice(0) == 0
+    assert addresses[0] != addresses[1]
+    assert values[0] != 2
+    assert values[1] == 2
+
+
+@contextlib.contextmanager
+def waiting_stream(hip):
+    """A stream that goes on when the event is set."""
+    leave = threading.Event()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
+    stream = hip.created("hipStreamCreateWithFlags", 1)
+    assert hip.hipLaunchHostFunc(stream, function, None) == 0
+    try:
+        yield stream, leave
+    finally:
+        leave.set()
+        assert hip.hipStreamSynchronize(stream) == hip.hipStreamDestroy(stream) == 0
+
+
+@pytest.mark.parametrize("way", ["module", "rows", "to symbol", "from symbol"])
+def test_copies_between_variables_and_the_host_are_complete_on_return(code, way):
+    hip, host, four, none = code.hip, ctypes.c_int(5), ctypes.c_size_t(4), ctypes.c_size_t(0)
+    at, variable = ctypes.byref(host), variable_of(hip, code.module)
+    calls = {
+        "module": lambda stream: hip.hipMemcpyHtoDAsync(variable, at, four, stream),
+        "rows": lambda stream: hip.hipMemcpy2DAsync(variable, four, at, four, four, ctypes.c_size_t(1), 1, stream),
+        "to symbol": lambda stream: hip.hipMemcpyToSymbolAsync(code.variable, at, four, none, 1, stream),
+        "from symbol": lambda stream: hip.hipMemcpyFromSymbolAsync(at, code.variable, four, none, 2, stream),
+    }
+    with waiting_stream(hip) as (stream, leave):
+        threading.Timer(0.01, leave.set).start()
+        assert calls[way](stream) == 0
+        assert hip.hipStreamQuery(stream) == 0
+
+
+def test_variables_stay_for_what_is_queued_when_their_module_is_unloaded(code):
+    hip = code.hip
+    module, source = hip.created("hipModuleLoadData", code.image), hip.created("hipMalloc", ctypes.c_size_t(4))
+    variable = variable_of(hip, module)
+    with waiting_stream(hip) as (stream, leave):
+        assert hip.hipMemcpyDtoDAsync(variable, source, ctypes.c_size_t(4), stream) == 0
+        assert hip.hipModuleUnload(module) == 0
+        assert owner_of(hip, variable) == (DEVICE_MEMORY, 0)
+        leave.set()
+        assert hip.hipStreamSynchronize(stream) == 0
+        assert owner_of(hip, variable)[0] == UNREGISTERED
+    assert hip.hipFree(source) == 0

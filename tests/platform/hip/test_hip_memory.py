@@ -2,6 +2,7 @@
 """Memory, copies and fills through hip-python."""
 
 import ctypes
+import threading
 import time
 from pathlib import Path
 
@@ -150,6 +151,27 @@ def test_memory_of_a_stream_belongs_to_its_device(hip):
     ok(hip.hipSetDevice(device))
     ok(hip.hipDeviceReset())
     assert error(hip.hipFree(address(pointer))) == "hipErrorInvalidValue"
+
+
+def test_what_a_reset_has_freed_is_not_freed_again(hip):
+    """A free that waits in a stream is of that allocation, and not of a later one at the same address."""
+    leave, size = threading.Event(), 4 << 20
+    wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: leave.wait(60) and None)
+    library = ctypes.CDLL(str(host_platform.folder() / "lib" / "libamdhip64.so"))
+    stream = ok(hip.hipStreamCreateWithFlags(1))
+    ok(hip.hipSetDevice(1))
+    pointer = address(ok(hip.hipMalloc(size)))
+    assert library.hipLaunchHostFunc(ctypes.c_void_p(int(stream)), wait, None) == 0
+    try:
+        ok(hip.hipFreeAsync(pointer, stream))
+        ok(hip.hipDeviceReset())
+        others = [address(ok(hip.hipMalloc(size))) for _ in range(4)]  # of which one has the address, as a rule
+    finally:
+        leave.set()
+    ok(hip.hipStreamSynchronize(stream))
+    for other in others:
+        ok(hip.hipFree(other))
+    ok(hip.hipStreamDestroy(stream))
 
 
 @pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="the kernel counts no reads")

@@ -27,6 +27,7 @@ struct MemoryTable {
   std::mutex mutex;
   std::atomic<uint64_t> revision{1};  // of all that is known; counts up under the mutex
   AllocationMap allocations;
+  uint64_t last_serial = 0;
   size_t bytes_allocated = 0;  // registrations aside
   size_t bytes_total = memory_total();
 };
@@ -73,6 +74,13 @@ AllocationMap::iterator holder_of(uintptr_t address) {
   return address - it->second.base < it->second.bytes ? it : allocations.end();
 }
 
+// The same allocation, and not a later one at its address.
+AllocationMap::iterator entry_of(const Allocation &allocation) {
+  const auto it = memory().allocations.find(allocation.base);
+  const bool is_same = it != memory().allocations.end() && it->second.serial == allocation.serial;
+  return is_same ? it : memory().allocations.end();
+}
+
 // The budget is kept here and not left to the system, which would promise any amount and kill the process when it is
 // used. With the mutex held.
 bool fits_budget(size_t bytes) {
@@ -102,19 +110,8 @@ hipError_t free_now(void *pointer) {
   if (!wait_device(allocation.device, false)) {
     return hipErrorDeinitialized;  // abandoned work may still use the memory, which is left alone
   }
-  release(pointer);
+  release(allocation);
   return hipSuccess;
-}
-
-bool is_device_ordinal(int device) { return device >= 0 && device < runtime().device_count; }
-
-// Memory that prefetching and advice apply to.
-bool is_migratable(const void *pointer, size_t bytes) {
-  Allocation allocation;
-  if (!is_range_valid(pointer, bytes)) {
-    return false;
-  }
-  return find_allocation(pointer, &allocation) ? allocation.kind == MemoryKind::managed : is_host_memory_shared();
 }
 
 }  // namespace
@@ -140,6 +137,7 @@ hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec) {
   allocation.device = spec.device;
   allocation.flags = spec.flags;
   allocation.is_of_graph = spec.is_of_graph;
+  allocation.serial = ++table.last_serial;
   try {
     table.allocations.emplace(allocation.base, allocation);
   } catch (...) {
@@ -152,11 +150,11 @@ hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec) {
 }
 
 // Takes an allocation out of the table and frees it, unless a graph keeps it.
-void release(const void *pointer) {
+void release(const Allocation &allocation) {
   {
     MemoryTable &table = memory();
     const Change change;
-    const auto it = table.allocations.find(address_of(pointer));
+    const auto it = entry_of(allocation);
     if (it == table.allocations.end()) {
       return;
     }
@@ -167,7 +165,7 @@ void release(const void *pointer) {
     table.bytes_allocated -= it->second.bytes;
     table.allocations.erase(it);
   }
-  std::free(const_cast<void *>(pointer));
+  std::free(reinterpret_cast<void *>(allocation.base));
 }
 
 bool claim(const void *pointer, Allocation *out) {
@@ -183,9 +181,9 @@ bool claim(const void *pointer, Allocation *out) {
   return true;
 }
 
-void unclaim(const void *pointer) {
+void unclaim(const Allocation &allocation) {
   const Change change;
-  const auto it = memory().allocations.find(address_of(pointer));
+  const auto it = entry_of(allocation);
   if (it != memory().allocations.end()) {
     it->second.is_being_freed = false;
     it->second.is_handed_out = it->second.is_of_graph;
@@ -218,6 +216,7 @@ bool give_out(const std::vector<void *> &handed_out, const std::vector<void *> &
 // What a launch gave out and nobody has freed yet is from now on like any other allocation; what is being freed goes
 // when its stream gets there.
 void end_of_graph(const void *pointer) {
+  Allocation allocation;
   {
     const Change change;
     const auto it = memory().allocations.find(address_of(pointer));
@@ -232,8 +231,9 @@ void end_of_graph(const void *pointer) {
     if (it->second.is_being_freed) {
       return;
     }
+    allocation = it->second;
   }
-  release(pointer);
+  release(allocation);
 }
 
 bool is_of_graph(const void *pointer) {
@@ -306,21 +306,20 @@ bool has_allocations_of(int device) {
 
 void free_allocations_of(int device) {
   while (true) {
-    void *pointer = nullptr;
+    Allocation allocation;
     {
       std::lock_guard<std::mutex> lock(memory().mutex);
-      for (const auto &[base, allocation] : memory().allocations) {
-        if (allocation.device == device && allocation.kind != MemoryKind::registered && !allocation.is_adopted &&
-            !allocation.is_of_graph) {
-          pointer = reinterpret_cast<void *>(base);
-          break;
-        }
+      const auto &all = memory().allocations;
+      const auto it = std::find_if(all.begin(), all.end(), [=](const auto &entry) {
+        const Allocation &one = entry.second;
+        return one.device == device && one.kind != MemoryKind::registered && !one.is_adopted && !one.is_of_graph;
+      });
+      if (it == all.end()) {
+        return;
       }
+      allocation = it->second;
     }
-    if (pointer == nullptr) {
-      return;
-    }
-    release(pointer);
+    release(allocation);
   }
 }
 
@@ -419,6 +418,7 @@ hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int
     allocation.kind = MemoryKind::registered;
     allocation.device = current_device();
     allocation.flags = flags;
+    allocation.serial = ++memory().last_serial;
     allocations.emplace(base, allocation);
     return hipSuccess;
   });
@@ -441,7 +441,12 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
       return hipErrorDeinitialized;
     }
     const Change change;
-    return memory().allocations.erase(allocation.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
+    const auto it = entry_of(allocation);
+    if (it == memory().allocations.end()) {
+      return hipErrorHostMemoryNotRegistered;
+    }
+    memory().allocations.erase(it);
+    return hipSuccess;
   });
 }
 
@@ -457,38 +462,5 @@ hipError_t rocpy_host_hipMemGetInfo(size_t *free, size_t *total) {
       *total = table.bytes_total;
     }
     return hipSuccess;
-  });
-}
-
-hipError_t rocpy_host_hipMemPrefetchAsync(const void *ptr, size_t count, int device, hipStream_t handle) {
-  return hip_call([=] {
-    if (ptr == nullptr || count == 0) {
-      return hipErrorInvalidValue;
-    }
-    if (device != hipCpuDeviceId && !is_device_ordinal(device)) {
-      return hipErrorInvalidDevice;
-    }
-    if (!is_migratable(ptr, count)) {
-      return hipErrorInvalidValue;
-    }
-    Stream *stream = resolve(handle);
-    if (stream == nullptr) {
-      return hipErrorContextIsDestroyed;
-    }
-    return capture_forbids_work(stream).value_or(hipSuccess);
-  });
-}
-
-hipError_t rocpy_host_hipMemAdvise(const void *ptr, size_t count, hipMemoryAdvise advice, int device) {
-  return hip_call([=] {
-    const bool is_known = (advice >= hipMemAdviseSetReadMostly && advice <= hipMemAdviseUnsetAccessedBy) ||
-                          advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
-    if (ptr == nullptr || count == 0 || !is_known) {
-      return hipErrorInvalidValue;
-    }
-    if (device != hipCpuDeviceId && !is_device_ordinal(device)) {
-      return hipErrorInvalidDevice;
-    }
-    return is_migratable(ptr, count) ? hipSuccess : hipErrorInvalidValue;
   });
 }

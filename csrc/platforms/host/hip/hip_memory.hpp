@@ -19,6 +19,7 @@ struct Allocation {
   MemoryKind kind = MemoryKind::device;
   int device = 0;
   unsigned flags = 0;
+  uint64_t serial = 0;          // tells it from a later one at the same address
   bool is_being_freed = false;  // hipFreeAsync has been called
   bool is_adopted = false;      // another part of the platform gave it out, and frees it
   // Of memory that a node of a graph gives out: it stays while a graph has the node, and is the user's to free while a
@@ -38,10 +39,10 @@ struct AllocationSpec {
 hipError_t allocate(void **pointer, size_t bytes, const AllocationSpec &spec);
 
 // Claims an allocation for freeing, so that of two frees one fails; `pointer` must be what the allocation function
-// gave. Then it is released, or the claim is taken back.
+// gave. Then it is released, or the claim is taken back: not what a reset has freed meanwhile.
 bool claim(const void *pointer, Allocation *out);
-void unclaim(const void *pointer);
-void release(const void *pointer);
+void unclaim(const Allocation &allocation);
+void release(const Allocation &allocation);
 
 // What a launch does with the memory of its graph: it gives some out and takes some back. False, and nothing is done:
 // an earlier launch gave some of it out that nobody has freed since, and this one does not free that first.
@@ -64,7 +65,8 @@ hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyK
 hipError_t make_copy(const hipMemcpy3DParms &params, std::function<void()> *copy);
 bool make_fill(const hipMemsetParams &params, std::function<void()> *fill);
 
-// Device memory that another part of the platform gives out: HIP knows it from here on, and until it is disowned.
+// Device memory that another part of the platform gives out: HIP knows it from here on, and until it is disowned. The
+// runtime's mutex may be held.
 hipError_t adopt_allocation(void *base, size_t bytes);
 void disown_allocation(const void *base);
 

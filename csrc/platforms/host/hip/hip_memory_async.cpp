@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// HIP rows that give out and free memory in the order of a stream, also as nodes of a graph that it is captured into.
+// HIP rows that give out and free memory in the order of a stream, also as nodes of a graph that it is captured into;
+// and those that say where memory is to be.
 #include "graph.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
@@ -45,6 +46,15 @@ std::optional<hipError_t> capture_free(void *pointer, Stream *stream) {
   return capture_node(stream, std::move(node));
 }
 
+// Memory that prefetching and advice apply to.
+bool is_migratable(const void *pointer, size_t bytes) {
+  Allocation allocation;
+  if (!is_range_valid(pointer, bytes)) {
+    return false;
+  }
+  return find_allocation(pointer, &allocation) ? allocation.kind == MemoryKind::managed : is_host_memory_shared();
+}
+
 }  // namespace
 
 }  // namespace rocpy_host
@@ -88,10 +98,43 @@ hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
       return hipErrorInvalidValue;
     }
     if (allocation.kind != MemoryKind::device) {
-      unclaim(ptr);
+      unclaim(allocation);
       return hipErrorInvalidValue;
     }
-    in_order(stream, [ptr] { release(ptr); });
+    in_order(stream, [allocation] { release(allocation); });
     return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipMemPrefetchAsync(const void *ptr, size_t count, int device, hipStream_t handle) {
+  return hip_call([=] {
+    if (ptr == nullptr || count == 0) {
+      return hipErrorInvalidValue;
+    }
+    if (device != hipCpuDeviceId && !is_device(device)) {
+      return hipErrorInvalidDevice;
+    }
+    if (!is_migratable(ptr, count)) {
+      return hipErrorInvalidValue;
+    }
+    Stream *stream = resolve(handle);
+    if (stream == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    return capture_forbids_work(stream).value_or(hipSuccess);
+  });
+}
+
+hipError_t rocpy_host_hipMemAdvise(const void *ptr, size_t count, hipMemoryAdvise advice, int device) {
+  return hip_call([=] {
+    const bool is_known = (advice >= hipMemAdviseSetReadMostly && advice <= hipMemAdviseUnsetAccessedBy) ||
+                          advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
+    if (ptr == nullptr || count == 0 || !is_known) {
+      return hipErrorInvalidValue;
+    }
+    if (device != hipCpuDeviceId && !is_device(device)) {
+      return hipErrorInvalidDevice;
+    }
+    return is_migratable(ptr, count) ? hipSuccess : hipErrorInvalidValue;
   });
 }

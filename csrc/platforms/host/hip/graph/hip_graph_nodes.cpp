@@ -171,7 +171,7 @@ NewNode kernel_node(const hipKernelNodeParams *params) {
       return hipErrorInvalidValue;
     }
     hipFunction_t function = nullptr;
-    const hipError_t lookup = kernel_at_symbol(params->func, &function);
+    const hipError_t lookup = kernel_at_symbol(params->func, current_device(), &function);
     if (lookup == hipErrorInvalidDeviceFunction) {
       function = static_cast<hipFunction_t>(params->func);
     } else if (lookup != hipSuccess) {

@@ -176,7 +176,7 @@ hipError_t launch_on_several(const hipLaunchParams *launches, int count, unsigne
       if (one.func != launches[0].func) {
         return hipErrorInvalidValue;
       }
-      if (const hipError_t status = kernel_at_symbol(one.func, &function)) {
+      if (const hipError_t status = kernel_at_symbol(one.func, k, &function)) {
         return status;
       }
       parts.push_back({function, {one.gridDim, one.blockDim, one.sharedMem}, one.stream, one.args});
@@ -195,7 +195,7 @@ hipError_t rocpy_host_hipLaunchCooperativeKernel(const void *host, dim3 grid, di
                                                  unsigned int shared_bytes, hipStream_t stream) {
   return hip_call([=] {
     hipFunction_t function = nullptr;
-    const hipError_t status = kernel_at_symbol(host, &function);
+    const hipError_t status = kernel_at_symbol(host, current_device(), &function);
     return status != hipSuccess
                ? status
                : launch_on_one(function, {grid, block, shared_bytes}, cooperative_symbol_refusals, stream, args);

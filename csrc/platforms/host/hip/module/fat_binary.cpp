@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What code that hipcc compiled registers and calls: fat binaries, kernels and variables by the address of their host
-// symbol, and the configuration of a launch. A fat binary is loaded when something of it is first used.
+// symbol, and the configuration of a launch. A fat binary is loaded on a device when something of it is first used
+// there: each device has variables of its own.
 #include "hip_call.hpp"
 #include "kernel_of.hpp"
 #include "lazy.h"
+#include "runtime.hpp"
 
 #include <map>
 #include <mutex>
@@ -16,13 +18,13 @@ namespace {
 
 struct FatBinary {
   const void *image = nullptr;
-  hipModule_t module = nullptr;
+  hipModule_t modules[max_devices] = {};
 };
 
 struct Symbol {
   FatBinary *binary = nullptr;
   std::string name;
-  hipFunction_t function = nullptr;  // of a kernel, once it was looked up
+  std::map<int, hipFunction_t> functions;  // of a kernel, by the devices for which it was looked up
 };
 
 struct Registry {
@@ -45,8 +47,16 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 
 // With the registry's mutex held.
-hipError_t load(FatBinary *binary) {
-  return binary->module != nullptr ? hipSuccess : rocpy_host_hipModuleLoadData(&binary->module, binary->image);
+hipError_t load(FatBinary *binary, int device) {
+  hipModule_t &module = binary->modules[device];
+  if (module != nullptr) {
+    return hipSuccess;
+  }
+  const int before = current_device();
+  set_current_device(device);
+  const hipError_t status = rocpy_host_hipModuleLoadData(&module, binary->image);
+  set_current_device(before);
+  return status;
 }
 
 hipError_t find_variable(const void *host, void **address, size_t *bytes) {
@@ -56,10 +66,12 @@ hipError_t find_variable(const void *host, void **address, size_t *bytes) {
     return hipErrorInvalidSymbol;
   }
   const Symbol &symbol = match->second;
-  if (const hipError_t status = load(symbol.binary)) {
+  const int device = current_device();
+  if (const hipError_t status = load(symbol.binary, device)) {
     return status;
   }
-  const hipError_t status = rocpy_host_hipModuleGetGlobal(address, bytes, symbol.binary->module, symbol.name.c_str());
+  const hipError_t status =
+      rocpy_host_hipModuleGetGlobal(address, bytes, symbol.binary->modules[device], symbol.name.c_str());
   return status == hipSuccess ? status : hipErrorInvalidSymbol;
 }
 
@@ -86,22 +98,24 @@ void forget(std::map<const void *, Symbol> *symbols, const FatBinary *binary) {
 
 }  // namespace
 
-hipError_t kernel_at_symbol(const void *host, hipFunction_t *function) {
+hipError_t kernel_at_symbol(const void *host, int device, hipFunction_t *function) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   const auto match = registry().kernels.find(host);
   if (match == registry().kernels.end()) {
     return hipErrorInvalidDeviceFunction;
   }
   Symbol &symbol = match->second;
-  if (symbol.function == nullptr) {
-    if (const hipError_t status = load(symbol.binary)) {
+  hipFunction_t &known = symbol.functions[device];
+  if (known == nullptr) {
+    if (const hipError_t status = load(symbol.binary, device)) {
       return status;
     }
-    if (rocpy_host_hipModuleGetFunction(&symbol.function, symbol.binary->module, symbol.name.c_str()) != hipSuccess) {
+    const hipModule_t module = symbol.binary->modules[device];
+    if (rocpy_host_hipModuleGetFunction(&known, module, symbol.name.c_str()) != hipSuccess) {
       return hipErrorInvalidDeviceFunction;
     }
   }
-  *function = symbol.function;
+  *function = known;
   return hipSuccess;
 }
 
@@ -125,8 +139,10 @@ void rocpy_host___hipUnregisterFatBinary(void **handle) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   forget(&registry().kernels, binary);
   forget(&registry().variables, binary);
-  if (binary->module != nullptr) {
-    rocpy_host_hipModuleUnload(binary->module);
+  for (const hipModule_t module : binary->modules) {
+    if (module != nullptr) {
+      rocpy_host_hipModuleUnload(module);
+    }
   }
   delete binary;
 }
@@ -134,12 +150,12 @@ void rocpy_host___hipUnregisterFatBinary(void **handle) {
 void rocpy_host___hipRegisterFunction(void **handle, const void *host, char *, const char *name, unsigned int, void *,
                                       void *, void *, void *, int *) {
   std::lock_guard<std::mutex> lock(registry().mutex);
-  registry().kernels[host] = {reinterpret_cast<FatBinary *>(handle), name, nullptr};
+  registry().kernels[host] = {reinterpret_cast<FatBinary *>(handle), name, {}};
 }
 
 void rocpy_host___hipRegisterVar(void **handle, void *host, char *, char *name, int, size_t, int, int) {
   std::lock_guard<std::mutex> lock(registry().mutex);
-  registry().variables[host] = {reinterpret_cast<FatBinary *>(handle), name, nullptr};
+  registry().variables[host] = {reinterpret_cast<FatBinary *>(handle), name, {}};
 }
 
 hipError_t rocpy_host___hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, hipStream_t stream) {
@@ -168,7 +184,7 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
                                       hipStream_t stream) {
   return hip_call([=] {
     hipFunction_t function = nullptr;
-    const hipError_t status = kernel_at_symbol(host, &function);
+    const hipError_t status = kernel_at_symbol(host, current_device(), &function);
     return status != hipSuccess
                ? status
                : launch_blocks(function, {grid, block, shared_bytes}, symbol_refusals, stream, args, nullptr);
@@ -176,7 +192,8 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
 }
 
 hipError_t rocpy_host_hipGetFuncBySymbol(hipFunction_t *function, const void *host) {
-  return hip_call([=] { return function == nullptr ? hipErrorInvalidValue : kernel_at_symbol(host, function); });
+  return hip_call(
+      [=] { return function == nullptr ? hipErrorInvalidValue : kernel_at_symbol(host, current_device(), function); });
 }
 
 hipError_t rocpy_host_hipGetSymbolAddress(void **address, const void *symbol) {

@@ -4,10 +4,12 @@
 #include "device_properties.hpp"
 #include "emulator.hpp"
 #include "hip_call.hpp"
+#include "hip_memory.hpp"
 #include "kernel_of.hpp"
 #include "lazy.h"
 #include "runtime.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -20,6 +22,50 @@ namespace {
 
 using amdgpu::CodeObject;
 using amdgpu::Kernel;
+
+// Code and its variables, which are memory of the current device's for as long as somebody has the code.
+class Loaded {
+ public:
+  explicit Loaded(std::shared_ptr<const CodeObject> code) : code_(std::move(code)) {}
+  ~Loaded() {
+    for (const void *variable : variables_) {
+      disown_allocation(variable);
+    }
+  }
+  Loaded(const Loaded &) = delete;
+  Loaded &operator=(const Loaded &) = delete;
+
+  const CodeObject *code() const { return code_.get(); }
+
+  // Names of variables that overlap, as a file may have them, are one piece of memory.
+  hipError_t adopt_variables() {
+    std::vector<std::pair<uint64_t, uint64_t>> parts;
+    for (const auto &[name, part] : code_->objects) {
+      parts.push_back({part.first, part.first + part.second});
+    }
+    std::sort(parts.begin(), parts.end());
+    variables_.reserve(parts.size());
+    for (size_t i = 0; i < parts.size();) {
+      auto [begin, end] = parts[i];
+      for (++i; i < parts.size() && parts[i].first < end; ++i) {
+        end = std::max(end, parts[i].second);
+      }
+      if (begin == end) {
+        continue;
+      }
+      uint8_t *variable = code_->image + begin;
+      if (const hipError_t status = adopt_allocation(variable, end - begin)) {
+        return status;
+      }
+      variables_.push_back(variable);
+    }
+    return hipSuccess;
+  }
+
+ private:
+  std::shared_ptr<const CodeObject> code_;
+  std::vector<const void *> variables_;
+};
 
 // A module, or a kernel of one: a kernel's entry keeps the code that its module has loaded.
 struct Entry {
@@ -91,12 +137,16 @@ hipError_t load(hipModule_t *module, const void *image, size_t size) {
   if (card != nullptr && code->architecture_name != architecture) {
     return hipErrorNoBinaryForGpu;
   }
+  const auto loaded = std::make_shared<Loaded>(std::move(code));
+  if (const hipError_t status = loaded->adopt_variables()) {
+    return status;
+  }
   std::lock_guard<std::mutex> lock(runtime().mutex);
   Entry *entry = modules().take();
   if (entry == nullptr) {
     return hipErrorOutOfMemory;
   }
-  entry->code = std::move(code);
+  entry->code = {loaded, loaded->code()};
   *module = reinterpret_cast<hipModule_t>(modules().publish(entry));
   return hipSuccess;
 }
@@ -122,6 +172,7 @@ void retire(Functions &table, Entry *entry) {
   table.give_back(entry);
 }
 
+// Kernels that are queued have the code themselves; copies to and from its variables, and fills, do not.
 hipError_t unload(hipModule_t module) {
   if (module == nullptr) {
     return hipErrorInvalidHandle;
@@ -136,6 +187,7 @@ hipError_t unload(hipModule_t module) {
   }
   entry->functions.clear();
   modules().retire(entry);
+  retain_for_work(entry->code);
   entry->code.reset();
   modules().give_back(entry);
   return hipSuccess;

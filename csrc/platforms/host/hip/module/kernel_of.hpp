@@ -16,8 +16,8 @@ hipError_t kernel_of(hipFunction_t function, amdgpu::Kernel *kernel);
 // Makes a kernel the one that is to be launched.
 hipError_t find_kernel(hipFunction_t function, amdgpu::Launch *launch);
 
-// The kernel that a host symbol stands for: hipErrorInvalidDeviceFunction if it stands for none.
-hipError_t kernel_at_symbol(const void *host, hipFunction_t *function);
+// The kernel that a host symbol stands for on a device: hipErrorInvalidDeviceFunction if it stands for none.
+hipError_t kernel_at_symbol(const void *host, int device, hipFunction_t *function);
 
 // Blocks that a multiprocessor holds at a time.
 hipError_t occupancy_of(const amdgpu::Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks);

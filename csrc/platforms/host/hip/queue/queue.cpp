@@ -106,7 +106,9 @@ void recycle_if_unused(Runtime &rt, Stream *stream) {
 
 // The stream's oldest unfinished ticket is done.
 void complete(Runtime &rt, Stream *stream) {
-  stream->completed.store(stream->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  const uint64_t ticket = stream->completed.load(std::memory_order_relaxed) + 1;
+  drop_retained(stream, ticket);  // before anybody is told that the work is done
+  stream->completed.store(ticket, std::memory_order_release);
   if (stream->is_blocking) {
     rt.devices[stream->device].pending.fetch_sub(1, std::memory_order_release);
   }

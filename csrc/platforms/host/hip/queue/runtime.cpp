@@ -89,6 +89,27 @@ std::chrono::microseconds chance_delay() {
   return random_delay(rt);
 }
 
+void retain_for_work(const std::shared_ptr<const void> &object) {
+  Runtime &rt = runtime();
+  const auto retain = [&object](Stream &stream) {
+    if (!stream.idle()) {
+      stream.retained.push_back({stream.submitted.load(std::memory_order_relaxed), object});
+    }
+  };
+  for (Device &device : rt.devices) {
+    retain(device.null_stream);
+    for (Stream *stream : device.streams) {
+      retain(*stream);
+    }
+  }
+}
+
+void drop_retained(Stream *stream, uint64_t done) {
+  auto &all = stream->retained;
+  const auto lasting = std::find_if(all.begin(), all.end(), [done](const Lasting &one) { return one.ticket > done; });
+  all.erase(all.begin(), lasting);
+}
+
 bool is_device(int device) { return device >= 0 && device < runtime().device_count; }
 
 int current_device() { return device_of_thread; }

@@ -33,6 +33,12 @@ struct Sequence {
 
 using Sequences = std::vector<std::shared_ptr<Sequence>>;
 
+// What must live until a stream has done everything up to the ticket.
+struct Lasting {
+  uint64_t ticket;
+  std::shared_ptr<const void> object;
+};
+
 enum class ItemKind {
   work,
   external,  // the user's code or other ranks decide when it ends: process exit does not wait for it
@@ -71,6 +77,7 @@ struct Stream {
   bool is_waiting = false;    // its first item waits for another stream, which lists it as a waiter
   bool is_destroyed = false;  // its slot is free again once all its work is done
   std::vector<Stream *> waiters;
+  std::vector<Lasting> retained;       // in the order of the tickets until which it lives
   std::shared_ptr<Capture> capture;    // while its work goes into a graph
   std::vector<size_t> captured_after;  // the nodes of that graph that its next work follows
 
@@ -150,6 +157,10 @@ template <class Function>
 uint64_t enqueue_host_function(Stream *stream, Function function) {
   return enqueue_function_item(stream, std::move(function), ItemKind::external, nullptr);
 }
+
+// Has the object live until all streams have done what they have to do by now. With the mutex held, as when it goes.
+void retain_for_work(const std::shared_ptr<const void> &object);
+void drop_retained(Stream *stream, uint64_t done);
 
 // All unfinished work of a device, or that which its null stream is ordered with. False as in wait().
 bool wait_device(int device, bool blocking_only);
