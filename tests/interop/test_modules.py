@@ -21,7 +21,7 @@ AMDGPU = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 3, 224) + bytes(
 def test_code_for_a_gpu_is_refused_where_there_is_none():
     if rocpy.platform.current().name != "host":
         pytest.skip("a GPU loads code")
-    for code in (AMDGPU, bytearray(AMDGPU), memoryview(AMDGPU), b"__CLANG_OFFLOAD_BUNDLE__"):
+    for code in (AMDGPU, bytearray(AMDGPU), memoryview(AMDGPU), b"__CLANG_OFFLOAD_BUNDLE__" + bytes(8)):
         with pytest.raises(rocpy.UnsupportedError) as caught:
             Module.from_code(code)
         assert caught.value.status_name == "hipErrorNoBinaryForGpu"
@@ -30,6 +30,30 @@ def test_code_for_a_gpu_is_refused_where_there_is_none():
             Module.from_code(code)
     with pytest.raises(rocpy.InvalidOperandError, match="code: got str"):
         Module.from_code("text")
+
+
+def elf_of(segment):
+    """An ELF file with one segment of so many bytes, behind the headers."""
+    sizes = struct.pack("<HHHHHH", 64, 56, 1, 64, 0, 0)
+    header = AMDGPU[:0x20] + struct.pack("<QQI", 64, 0, 0) + sizes
+    return header + struct.pack("<IIQQQQQQ", 1, 5, 120, 0, 0, segment, segment, 4096) + bytes(segment)
+
+
+def bundle_of(code):
+    name = b"hipv4-amdgcn-amd-amdhsa--gfx942"
+    table = struct.pack("<4Q", 1, 56 + len(name), len(code), len(name))
+    return b"__CLANG_OFFLOAD_BUNDLE__" + table + name + code
+
+
+def test_code_that_is_cut_off_is_refused():
+    """HIP takes no size: it would go on with what lies behind."""
+    compressed = b"CCOB" + struct.pack("<HHIIQ", 2, 1, 40, 100, 0) + bytes(16)
+    for whole in (elf_of(200), bundle_of(elf_of(200)), compressed):
+        for length in (len(whole) - 1, len(whole) - 10, len(whole) // 2):
+            with pytest.raises(rocpy.InvalidOperandError, match=f"code: got the first {length} bytes of a code object"):
+                Module.from_code(whole[:length])
+        with pytest.raises((rocpy.UnsupportedError, rocpy.LibraryError)):
+            Module.from_code(whole)
 
 
 class Pair(ctypes.Structure):

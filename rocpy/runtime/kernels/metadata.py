@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a code object says of its kernels' arguments: AMD's note in the ELF file, a map in MessagePack."""
+"""What a code object says of itself: its size, and in a note of AMD's, in MessagePack, its kernels' arguments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["argument_sizes"]
+__all__ = ["argument_sizes", "declared_bytes"]
 
 _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+_COMPRESSED_BUNDLE = b"CCOB"
+_COMPRESSED_SIZES = {2: "<I", 3: "<Q"}  # how its header has the size of the file, by its version
+_ELF = b"\x7fELF\x02\x01"
 _NOTES = 4  # PT_NOTE
 _METADATA = 32  # NT_AMDGPU_METADATA, of the vendor "AMDGPU"
 _DEEPEST = 32
@@ -59,17 +62,47 @@ def argument_sizes(code: bytes) -> dict[str, tuple[int, ...]]:
     return {kernel: arguments for kernel, arguments in sizes.items() if kernel not in differing}
 
 
+def declared_bytes(code: bytes) -> int:
+    """Return how many bytes a code object or a bundle has by its headers: more than there are, if it is cut off."""
+    try:
+        if code.startswith(_COMPRESSED_BUNDLE):
+            (version,) = struct.unpack_from("<H", code, 4)
+            return max(struct.unpack_from(_COMPRESSED_SIZES.get(version, ""), code, 8), default=0)
+        if code.startswith(_BUNDLE):
+            return max((offset + size for offset, size in _entries(code) if size), default=0)
+        return max(_ends(code)) if code.startswith(_ELF) else 0
+    except (struct.error, OverflowError):
+        return len(code) + 1  # the headers themselves are cut off
+
+
+def _ends(image: bytes) -> Iterator[int]:
+    """Give where the tables of headers of an ELF file end, and what its segments have in the file."""
+    segments, sections = struct.unpack_from("<QQ", image, 0x20)
+    segment_bytes, segment_count, section_bytes, section_count = struct.unpack_from("<4H", image, 0x36)
+    yield sections + section_bytes * section_count
+    yield segments + segment_bytes * segment_count
+    for number in range(segment_count):
+        offset, _, _, size = struct.unpack_from("<4Q", image, segments + number * segment_bytes + 8)
+        yield offset + size
+
+
+def _entries(bundle: bytes) -> Iterator[tuple[int, int]]:
+    """Give where each target's code is in a bundle, and its size; struct.error where the table is cut off."""
+    at = len(_BUNDLE)
+    (count,) = struct.unpack_from("<Q", bundle, at)
+    at += 8
+    for _ in range(count):
+        offset, size, name = struct.unpack_from("<3Q", bundle, at)
+        at += 24 + name
+        yield offset, size
+
+
 def _images(code: bytes) -> Iterator[bytes]:
     if not code.startswith(_BUNDLE):
         yield code
         return
     try:
-        at = len(_BUNDLE)
-        (count,) = struct.unpack_from("<Q", code, at)
-        at += 8
-        for _ in range(count):
-            offset, size, name = struct.unpack_from("<3Q", code, at)
-            at += 24 + name
+        for offset, size in _entries(code):
             yield code[offset : offset + size]
     except (struct.error, OverflowError):
         return
@@ -77,7 +110,7 @@ def _images(code: bytes) -> Iterator[bytes]:
 
 def _descriptions(image: bytes) -> Iterator[Any]:
     """Give what AMD's notes of an ELF file hold."""
-    if not image.startswith(b"\x7fELF\x02\x01"):
+    if not image.startswith(_ELF):
         return
     try:
         (headers,) = struct.unpack_from("<Q", image, 0x20)

@@ -73,14 +73,22 @@ cdef class Module(Owner):
         LibraryError
             It is not a code object.
         InvalidOperandError
-            It is not a bytes-like object.
+            It is not a bytes-like object, or only the beginning of a code object.
         """
         cdef Module module = Module.__new__(Module)
         cdef bytes image
         try:
-            image = bytes(memoryview(code)) + b"\0" * 64  # HIP takes no size: a short image must end in what no header has
+            whole = bytes(memoryview(code))
         except TypeError:
             raise InvalidOperandError(f"code: got {type(code).__name__}, expected bytes") from None
+        from rocpy.runtime.kernels.metadata import declared_bytes  # most programs load no code
+
+        # HIP takes no size: what is cut off would go on with what lies behind it, and a short image must end in what no header has.
+        declared = declared_bytes(whole)
+        if declared > len(whole):
+            raise InvalidOperandError(
+                f"code: got the first {len(whole)} bytes of a code object of at least {declared}; pass all of it")
+        image = whole + b"\0" * 64
         _core.ensure()
         module.device_index = _device.index_of(device)
         previous = _device.enter(module.device_index)
@@ -174,7 +182,9 @@ cdef class Kernel:
         *arguments
             The kernel's arguments: Python's int as 64 bits, float as double, bool as a byte; numpy scalars and ctypes objects as they
             are; arrays with DLPack, including Buffers, and None as pointers. They and their memory are kept until the kernel has
-            finished, in a graph as long as the graph. Their number and their sizes are checked where the code object has them.
+            finished, in a graph as long as the graph. Their number and their sizes are checked where the code object has them, and an int
+            may be narrower there. The code object does not tell an integer from a float of its size: to a ``float`` parameter pass
+            ``numpy.float32(2)``, since the int ``2`` is the float with these bits, 3e-45.
         shared_bytes : int
             Dynamic shared memory of a block, in bytes.
         stream : stream, optional
