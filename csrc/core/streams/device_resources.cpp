@@ -3,6 +3,7 @@
 #include "device_resources.hpp"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,12 @@ namespace {
 // Devices that share a number wait for each other's collectives, which is safe.
 constexpr int most_devices = 64;
 
+// Where collectives overlap, there is never a moment without one. What is listed beyond this number is freed by threads
+// in the background: each free waits for what is pending then, so that several at a time come along with a caller who
+// has several collectives pending.
+constexpr size_t most_deferred = 64;
+constexpr int most_threads = 16;
+
 struct Releases {
   std::mutex mutex;
   std::condition_variable freed;
@@ -30,6 +37,7 @@ struct Releases {
   int being_freed[most_devices] = {};  // threads that free something now
   std::vector<DeviceResource> deferred;
   std::atomic<size_t> deferred_count{0};
+  int threads = 0;  // that free what is listed beyond the limit
   bool leaks = false;
 };
 
@@ -42,10 +50,63 @@ const int at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
 
 int index_of(int device) { return static_cast<int>(static_cast<unsigned>(device) % most_devices); }
 
+Status free_now(const DeviceResource &resource) {
+  if (resource.resets != device_resets(resource.device)) return Status{};
+  DeviceScope scope(resource.device);
+  CaptureRelaxed relaxed;
+  switch (resource.kind) {
+    case ResourceKind::pinned_memory:
+      return {Library::hip, table.hipHostFree(resource.address), "hipHostFree"};
+    case ResourceKind::rccl_memory:
+      return {Library::rccl, table.ncclMemFree(resource.address), "ncclMemFree"};
+    case ResourceKind::hipblaslt_handle:
+      return {Library::hipblaslt, table.hipblasLtDestroy(resource.address), "hipblasLtDestroy"};
+    case ResourceKind::device_memory:
+      break;
+  }
+  return {Library::hip, table.hipFree(resource.address), "hipFree"};
+}
+
+// Takes the oldest of what is listed beyond the limit off the list. False: there is none, and the thread is to end.
+bool take_surplus(DeviceResource *resource) {
+  std::lock_guard<std::mutex> lock(releases->mutex);
+  std::vector<DeviceResource> &all = releases->deferred;
+  if (all.size() <= most_deferred || releases->leaks) {
+    --releases->threads;
+    return false;
+  }
+  *resource = all.front();
+  all.erase(all.begin());
+  releases->deferred_count.store(all.size());
+  return true;
+}
+
+void *free_surplus(void *) {
+  DeviceResource resource;
+  while (take_surplus(&resource)) {
+    guarded("hipFree", [&resource] { return free_now(resource); });
+  }
+  return nullptr;
+}
+
+// Call with the mutex held. Without a thread the list grows until there is a moment without a collective.
+void start_thread() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, free_surplus, nullptr) == 0) {
+    pthread_detach(thread);
+    ++releases->threads;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 // Call with the mutex held.
 void defer(const DeviceResource &resource) {
   releases->deferred.push_back(resource);
   releases->deferred_count.store(releases->deferred.size());
+  if (releases->deferred.size() > most_deferred && releases->threads < most_threads) start_thread();
 }
 
 // Whether it is to be freed now, which end_free() follows.
@@ -66,23 +127,6 @@ void end_free(int device) {
     --releases->being_freed[index_of(device)];
   }
   releases->freed.notify_all();
-}
-
-Status free_now(const DeviceResource &resource) {
-  if (resource.resets != device_resets(resource.device)) return Status{};
-  DeviceScope scope(resource.device);
-  CaptureRelaxed relaxed;
-  switch (resource.kind) {
-    case ResourceKind::pinned_memory:
-      return {Library::hip, table.hipHostFree(resource.address), "hipHostFree"};
-    case ResourceKind::rccl_memory:
-      return {Library::rccl, table.ncclMemFree(resource.address), "ncclMemFree"};
-    case ResourceKind::hipblaslt_handle:
-      return {Library::hipblaslt, table.hipblasLtDestroy(resource.address), "hipblasLtDestroy"};
-    case ResourceKind::device_memory:
-      break;
-  }
-  return {Library::hip, table.hipFree(resource.address), "hipFree"};
 }
 
 // Takes what is listed of devices without a pending collective off the list.

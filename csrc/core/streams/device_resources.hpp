@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Frees what the platform frees only after all work of its device: memory, and library handles, which own some. While a
 // collective of the device may wait for other ranks, that wait has no deadline, and the call that would end it may be
-// the same thread's next one: what is released meanwhile is listed, and freed once no such collective is pending.
+// the same thread's next one: what is released meanwhile is listed, and freed once no such collective is pending. Where
+// that never comes because collectives overlap, the list does not grow for ever: threads in the background wait.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 
 #include "check.hpp"
 #include "context.hpp"
+#include "device_resets.hpp"
 #include "device_resources.hpp"
 #include "matmul.hpp"
 #include "packed_weight.hpp"
@@ -186,6 +187,23 @@ void all_at_once(double seconds) {
   for (std::thread &thread : threads) thread.join();
 }
 
+// Where one collective begins before the last has ended, what is released does not pile up.
+void release_while_collectives_overlap() {
+  constexpr size_t most_deferred = 64;
+  begin_remote_wait(0);
+  for (size_t i = 0; i < 4 * most_deferred; ++i) {
+    void *memory = nullptr;
+    CHECK_EQUAL(table.hipMalloc(&memory, 256), 0);
+    check(release_resource({ResourceKind::device_memory, 0, device_resets(0), memory}));
+  }
+  const auto until = Clock::now() + std::chrono::seconds(60);
+  while (deferred_count() > most_deferred && Clock::now() < until) std::this_thread::yield();
+  CHECK_EQUAL(deferred_count(), most_deferred);
+  end_remote_wait(0);
+  check(free_deferred());
+  CHECK_EQUAL(deferred_count(), 0);
+}
+
 }  // namespace
 
 // The folder of the platform's libraries, then for how many seconds.
@@ -197,6 +215,7 @@ int main(int count, char **arguments) {
     std::fprintf(stderr, "no platform: %s\n", attempt.reason.c_str());
     return 1;
   }
+  release_while_collectives_overlap();
   all_at_once(count > 2 ? std::atof(arguments[2]) : 3.0);
   CHECK_EQUAL(PackedWeight::live(), 0);
   check(free_deferred());
