@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "elements.hpp"
 #include "exports.h"
@@ -70,33 +71,56 @@ struct Whole {
 
 constexpr int64_t tile = 32;
 
-// One task is one band of `tile` rows of one batch entry; inside it goes tile by tile, because one side is usually read
-// across its lines.
+// A part of a row. `is_along`: the elements of all matrices are adjacent, whatever the strides say.
+template <class Format, bool is_along>
+void transform_line(const Transform &t, const typename Format::Stored *a, const typename Format::Stored *b,
+                    typename Format::Stored *c, int64_t count) {
+  using Compute = typename Format::Computed;
+  const auto alpha = static_cast<Compute>(t.alpha), beta = static_cast<Compute>(t.beta);
+  const int64_t a_stride = is_along ? 1 : t.a.column_stride, b_stride = is_along ? 1 : t.b.column_stride,
+                c_stride = is_along ? 1 : t.column_stride;
+  for (int64_t i = 0; i < count; ++i) {
+    Compute value = 0;
+    if (a) value += alpha * Format::load(a[i * a_stride]);
+    if (b) value += beta * Format::load(b[i * b_stride]);
+    c[i * c_stride] = Format::store(value);
+  }
+}
+
+// One task is one band of `tile` rows of one batch entry; inside it goes tile by tile where one side is read across its
+// lines.
 template <class Format>
 void transform_band(void *context, int64_t task) {
   using Storage = typename Format::Stored;
-  using Compute = typename Format::Computed;
   const auto &t = *static_cast<const Transform *>(context);
   int64_t bands = (t.rows + tile - 1) / tile;
   int64_t entry = task / bands, first_row = task % bands * tile, end_row = std::min(first_row + tile, t.rows);
   auto a = t.a.data ? static_cast<const Storage *>(t.a.data) + entry * t.a.batch_stride : nullptr;
   auto b = t.b.data ? static_cast<const Storage *>(t.b.data) + entry * t.b.batch_stride : nullptr;
   auto c = static_cast<Storage *>(t.c) + entry * t.batch_stride;
-  auto alpha = static_cast<Compute>(t.alpha), beta = static_cast<Compute>(t.beta);
-  for (int64_t first_column = 0; first_column < t.columns; first_column += tile) {
-    int64_t end_column = std::min(first_column + tile, t.columns);
+  const bool is_along = t.column_stride == 1 && (!a || t.a.column_stride == 1) && (!b || t.b.column_stride == 1);
+  const auto transform = is_along ? transform_line<Format, true> : transform_line<Format, false>;
+  const int64_t width = is_along ? t.columns : tile;
+  const auto at = [](auto *matrix, int64_t offset) { return matrix ? matrix + offset : nullptr; };
+  for (int64_t column = 0; column < t.columns; column += width) {
     for (int64_t row = first_row; row < end_row; ++row) {
-      for (int64_t column = first_column; column < end_column; ++column) {
-        Compute value = 0;
-        if (a) value += alpha * Format::load(a[row * t.a.row_stride + column * t.a.column_stride]);
-        if (b) value += beta * Format::load(b[row * t.b.row_stride + column * t.b.column_stride]);
-        c[row * t.row_stride + column * t.column_stride] = Format::store(value);
-      }
+      transform(t, at(a, row * t.a.row_stride + column * t.a.column_stride),
+                at(b, row * t.b.row_stride + column * t.b.column_stride),
+                c + row * t.row_stride + column * t.column_stride, std::min(width, t.columns - column));
     }
   }
 }
 
+// The same with rows as columns: the loops go along the lines of C.
+void exchange_axes(Transform *t) {
+  std::swap(t->rows, t->columns);
+  std::swap(t->row_stride, t->column_stride);
+  std::swap(t->a.row_stride, t->a.column_stride);
+  std::swap(t->b.row_stride, t->b.column_stride);
+}
+
 void run(Transform &t) {
+  if (t.row_stride == 1) exchange_axes(&t);
   if (t.alpha_pointer) t.alpha = read_scale(t.alpha_pointer, t.scale_type);
   if (t.beta_pointer) t.beta = read_scale(t.beta_pointer, t.scale_type);
   // A zero scalar leaves its matrix unread.
