@@ -2,6 +2,7 @@
 """The host platform's RCCL through unmodified hip-python: ranks as threads, one thread for all ranks, refusals."""
 
 import ctypes
+import json
 import os
 import pathlib
 import threading
@@ -288,3 +289,132 @@ def test_growing_revoking_and_suspending(rccl, hip):
 def test_there_are_no_parameters(rccl):
     handle = (ctypes.c_void_p * 1)()
     assert rccl.ncclParamGetI32(ctypes.addressof(handle))[0] == rccl.ncclResult_t.ncclInvalidArgument
+
+
+def ranks_of_one_thread(rccl, count=2):
+    handles = (ctypes.c_void_p * count)()
+    good(rccl.ncclCommInitAll(ctypes.addressof(handles), count, list(range(count))))
+    return [rccl.ncclComm(handle) for handle in handles]
+
+
+def sum_of_ranks(rccl, hip, comms):
+    """Whether a sum over all ranks, by one thread, comes out right."""
+    data = [np.full(4, rank + 1, np.int32) for rank in range(len(comms))]
+    int32, total = rccl.ncclDataType_t.ncclInt32, rccl.ncclRedOp_t.ncclSum
+    for rank, comm in enumerate(comms):
+        good(rccl.ncclAllReduce(address(data[rank]), address(data[rank]), 4, int32, total, comm, None))
+    for rank in range(len(comms)):
+        good(hip.hipSetDevice(rank))
+        good(hip.hipStreamSynchronize(None))
+    good(hip.hipSetDevice(0))
+    return all((one == sum(range(1, len(comms) + 1))).all() for one in data)
+
+
+def test_splits_of_a_group_are_in_the_order_of_their_calls(rccl, hip):
+    comms = ranks_of_one_thread(rccl, 4)
+    for _ in range(5):
+        made = [[], []]
+        good(rccl.ncclGroupStart())
+        for rank, comm in enumerate(comms):
+            made[0].append(good(rccl.ncclCommSplit(comm, 0, rank, None)))
+            made[1].append(good(rccl.ncclCommSplit(comm, 0, -rank, None)))
+        good(rccl.ncclGroupEnd())
+        numbers = [[good(rccl.ncclCommUserRank(comm)) for comm in one] for one in made]
+        assert numbers == [[0, 1, 2, 3], [3, 2, 1, 0]]
+        for comm in (*made[0], *made[1]):
+            good(rccl.ncclCommDestroy(comm))
+    assert sum_of_ranks(rccl, hip, comms)
+    for comm in comms:
+        good(rccl.ncclCommDestroy(comm))
+
+
+class SimInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("time", ctypes.c_float),
+    ]
+
+
+SIM_MAGIC = 0x74685283
+
+
+def test_a_simulated_group_has_ended(rccl, hip):
+    comms, done = ranks_of_one_thread(rccl), rccl.ncclResult_t.ncclSuccess
+    simulate = ctypes.CDLL(str(host_folder() / "lib" / "librccl.so")).ncclGroupSimulateEnd
+    for magic, wanted in ((123, rccl.ncclResult_t.ncclInvalidArgument), (SIM_MAGIC, done)):
+        info = SimInfo(ctypes.sizeof(SimInfo), magic, 23004, 0)
+        good(rccl.ncclGroupStart())
+        alone = good(rccl.ncclCommInitRank(1, good(rccl.ncclGetUniqueId()), 0))
+        assert simulate(ctypes.byref(info)) == wanted
+        assert sum_of_ranks(rccl, hip, comms)
+        # What was to be created is there, or says why not.
+        state = ctypes.c_int(-1)
+        good(rccl.ncclCommGetAsyncError(alone, ctypes.addressof(state)))
+        assert state.value == wanted
+        good(rccl.ncclCommDestroy(alone))
+    assert simulate(None) == rccl.ncclResult_t.ncclInvalidUsage
+    for comm in comms:
+        good(rccl.ncclCommDestroy(comm))
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+
+
+class Config(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("numbers", ctypes.c_int * 4),
+        ("net", ctypes.c_void_p),
+        ("more_numbers", ctypes.c_int * 2),
+        ("name", ctypes.c_void_p),
+    ]
+
+
+def test_a_name_is_the_communicators_own():
+    """The caller may use the string's memory for something else after the call; children inherit the name as it was."""
+    library, made = ctypes.CDLL(str(host_folder() / "lib" / "librccl.so")), [ctypes.c_void_p() for _ in range(2)]
+    unset, text, ident = -(1 << 31), ctypes.create_string_buffer(b"parent"), UniqueId()
+    numbers = (ctypes.c_int * 4)(*[unset] * 4), None, (ctypes.c_int * 2)(unset, unset)
+    config = Config(ctypes.sizeof(Config), 0xCAFEBEEF, 23004, *numbers, ctypes.addressof(text))
+    assert library.ncclGetUniqueId(ctypes.byref(ident)) == 0
+    assert library.ncclCommInitRankConfig(ctypes.byref(made[0]), 1, ident, 0, ctypes.byref(config)) == 0
+    text.value = b"others"
+    assert library.ncclCommSplit(made[0], 0, 0, ctypes.byref(made[1]), None) == 0
+    for comm in made:
+        status = ctypes.create_string_buffer(1 << 16)
+        assert library.rocpyExtCommStatus(comm, status, ctypes.c_size_t(1 << 16), ctypes.byref(ctypes.c_size_t())) == 0
+        assert json.loads(status.value)["name"] == "parent"
+        assert library.ncclCommDestroy(comm) == 0
+
+
+def test_portions_beyond_any_memory(rccl):
+    comm = ranks_of_one_thread(rccl, 1)[0]
+    data, count, far = np.zeros(4, np.float32), (ctypes.c_size_t * 1)(), (ctypes.c_size_t * 1)()
+
+    def status():
+        tables = ctypes.addressof(count), ctypes.addressof(far)
+        float32 = rccl.ncclDataType_t.ncclFloat32
+        return rccl.ncclAlltoAllv(address(data), *tables, address(data[2:]), *tables, float32, comm, None)[0]
+
+    for count[0], far[0] in ((1 << 63, 0), ((1 << 64) - 1, 0), (1, 1 << 63), (1, (1 << 64) - 1)):
+        assert status() == rccl.ncclResult_t.ncclInvalidArgument
+    count[0], far[0] = 0, 1 << 63  # of nothing
+    assert status() == 0
+    good(rccl.ncclCommDestroy(comm))
+
+
+def test_two_ranks_whose_counts_overflow_together(rccl):
+    comms = ranks_of_one_thread(rccl)
+    data, counts, none = np.zeros(4, np.float32), (ctypes.c_size_t * 2)(1 << 63, 1 << 63), (ctypes.c_size_t * 2)()
+    tables = ctypes.addressof(counts), ctypes.addressof(none)
+    for comm in comms:
+        answer = rccl.ncclAlltoAllv(
+            address(data), *tables, address(data), *tables, rccl.ncclDataType_t.ncclFloat32, comm, None
+        )
+        assert answer[0] == rccl.ncclResult_t.ncclInvalidArgument
+        good(rccl.ncclCommDestroy(comm))

@@ -217,14 +217,20 @@ void test_fork() {
   on_processes(1, [](int, const ncclUniqueId &id) {
     ncclComm_t comm = nullptr;
     CHECK_EQUAL(ncclCommInitRank(&comm, 1, id, 0), ncclSuccess);
+    int *memory = nullptr;
+    CHECK_EQUAL(ncclMemAlloc(reinterpret_cast<void **>(&memory), sizeof *memory), ncclSuccess);
+    *memory = 5;
     const pid_t child = fork();
     if (child == 0) {
       float data = 1.0f;
+      if (ncclMemFree(memory) != ncclSuccess) _exit(2);
       _exit(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr) == ncclInvalidUsage ? 0 : 1);
     }
     int status = 1;
     waitpid(child, &status, 0);
     CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(*memory, 5);  // what the child frees is its part in it
+    CHECK_EQUAL(ncclMemFree(memory), ncclSuccess);
     CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
   });
 }

@@ -413,7 +413,9 @@ std::shared_ptr<SharedMemory> SharedMemory::map(int descriptor, std::string *pro
   return memory;
 }
 
-void SharedMemory::give_up_pages() { madvise(data_, bytes_, MADV_REMOVE); }
+void SharedMemory::give_up_pages() {
+  if (pid_ == process_id()) madvise(data_, bytes_, MADV_REMOVE);
+}
 
 SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);

@@ -90,7 +90,8 @@ class SharedMemory {
 
   char *data() const { return static_cast<char *>(data_); }
   size_t bytes() const { return bytes_; }
-  void give_up_pages();                           // now, whoever still sees it: all read zeros from here on
+  // Now, whoever still sees it: all read zeros from here on. Not in a child of fork(), whose parent has them.
+  void give_up_pages();
   int descriptor() const { return descriptor_; }  // -1 for memory of another process
 
  private:
@@ -99,6 +100,7 @@ class SharedMemory {
   void *data_ = nullptr;
   size_t bytes_ = 0;
   int descriptor_ = -1;
+  int pid_ = process_id();
 };
 
 // Where other processes of this user leave descriptors of their memory. Its number, by which they know it, goes with

@@ -341,7 +341,12 @@ bool carry_out_wait(Communicator &communicator, const Operation &operation);
 // Groups. A call is given to the stream now, or with its group's end.
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream);
 // A call that waits for other ranks by itself: made now, or at the group's end beside the others.
-ncclResult_t submit_job(std::function<ncclResult_t()> job);
+struct Job {
+  std::function<ncclResult_t()> run;
+  std::shared_ptr<Communicator> parent;   // that its ranks meet in, if they do: one call after the other
+  std::shared_ptr<Communicator> created;  // null: none
+};
+ncclResult_t submit_job(Job job);
 bool in_group();
 // Has the calls of this thread that wait ask it whether they are to end.
 void set_interrupt(rocpyExtInterrupt_t asked, void *context);

@@ -25,7 +25,7 @@ struct Group {
   ncclResult_t failure = ncclSuccess;
   std::string text;
   std::vector<Pending> pending;
-  std::vector<std::function<ncclResult_t()>> jobs;
+  std::vector<Job> jobs;
 };
 thread_local Group group;
 
@@ -213,27 +213,54 @@ ncclResult_t launch_all(std::vector<Pending> &pending) {
   return first == ncclSuccess || first == ncclInProgress ? first : refuse(first, text);
 }
 
-ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
-  if (jobs.size() == 1) return jobs.front()();
-  // Each waits for the others, so each has a thread.
-  std::vector<ncclResult_t> results(jobs.size(), ncclSuccess);
-  std::vector<std::string> texts(jobs.size());
+// What a job came to.
+struct Outcome {
+  ncclResult_t code = ncclSuccess;
+  std::string text;
+};
+
+Outcome run_job(const Job &job) {
+  Outcome outcome;
+  outcome.code = rccl_call(job.run);
+  rccl_call([&] {
+    outcome.text = own_last_words();
+    return ncclSuccess;
+  });
+  return outcome;
+}
+
+// Jobs that may go on at the same time, each list in its order. Those of one communicator are one list: its ranks know
+// by the order of their calls which of them belong together.
+std::vector<std::vector<size_t>> find_lists(const std::vector<Job> &jobs) {
+  std::vector<std::vector<size_t>> lists;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const auto is_its = [&](const std::vector<size_t> &list) {
+      return jobs[i].parent != nullptr && jobs[list.front()].parent == jobs[i].parent;
+    };
+    auto list = std::find_if(lists.begin(), lists.end(), is_its);
+    if (list == lists.end()) list = lists.emplace(list);
+    list->push_back(i);
+  }
+  return lists;
+}
+
+ncclResult_t run_jobs(const std::vector<Job> &jobs) {
+  if (jobs.size() == 1) return jobs.front().run();
+  // Each list waits for the others, so each has a thread.
+  const std::vector<std::vector<size_t>> lists = find_lists(jobs);
+  std::vector<Outcome> outcomes(jobs.size());
   std::vector<std::thread> threads;
-  threads.reserve(jobs.size());
+  threads.reserve(lists.size());
   std::mutex mutex;
   std::condition_variable changed;
-  size_t running = jobs.size();
+  size_t running = lists.size();
   std::atomic<bool> is_interrupted{false};
   const auto is_stopped = [](void *flag) { return static_cast<std::atomic<bool> *>(flag)->load() ? 1 : 0; };
   try {
-    for (size_t i = 0; i < jobs.size(); ++i) {
-      threads.emplace_back([&, i] {
+    for (const std::vector<size_t> &list : lists) {
+      threads.emplace_back([&] {
         set_interrupt(is_stopped, &is_interrupted);
-        results[i] = rccl_call(jobs[i]);
-        rccl_call([&] {
-          texts[i] = own_last_words();
-          return ncclSuccess;
-        });
+        for (const size_t i : list) outcomes[i] = run_job(jobs[i]);
         std::lock_guard<std::mutex> lock(mutex);
         --running;
         changed.notify_one();
@@ -254,25 +281,36 @@ ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
   }
   for (std::thread &thread : threads) thread.join();
   bool is_in_progress = false;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    is_in_progress = is_in_progress || results[i] == ncclInProgress;
-    if (results[i] != ncclSuccess && results[i] != ncclInProgress) return refuse(results[i], texts[i]);
+  for (const auto &[code, text] : outcomes) {
+    is_in_progress = is_in_progress || code == ncclInProgress;
+    if (code != ncclSuccess && code != ncclInProgress) return refuse(code, text);
   }
   return is_in_progress ? ncclInProgress : ncclSuccess;
 }
 
-ncclResult_t end_group(bool is_simulated) {
+// The communicators that a group was to create say why there are none.
+ncclResult_t drop_jobs(const std::vector<Job> &jobs, ncclResult_t code, const std::string &text) {
+  for (const Job &job : jobs) {
+    if (job.created != nullptr) job.created->fail({"init", code, text, Kind::none, 0, {}, {}});
+  }
+  begin_call();
+  return refuse(code, text);
+}
+
+ncclResult_t end_group(bool is_simulated, const ncclSimInfo_t *info = nullptr) {
   if (group.depth == 0) return refuse(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return ncclSuccess;
   Group ended;
   std::swap(ended, group);
-  if (ended.failure != ncclSuccess) return refuse(ended.failure, ended.text);
-  if (is_simulated) return ncclSuccess;
+  if (ended.failure != ncclSuccess) return drop_jobs(ended.jobs, ended.failure, ended.text);
+  if (info != nullptr && info->magic != NCCL_SIM_INFO_MAGIC) {
+    return drop_jobs(ended.jobs, ncclInvalidArgument, "simInfo is not initialised");
+  }
   if (!ended.jobs.empty() && !ended.pending.empty()) {
-    return refuse(ncclInvalidUsage, "a group either creates communicators or communicates, not both");
+    return drop_jobs(ended.jobs, ncclInvalidUsage, "a group either creates communicators or communicates, not both");
   }
   if (!ended.jobs.empty()) return run_jobs(ended.jobs);
-  return launch_all(ended.pending);
+  return is_simulated ? ncclSuccess : launch_all(ended.pending);
 }
 
 }  // namespace
@@ -297,8 +335,8 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
   return launches_later(*communicator) ? launch_later(std::move(unit)) : launch(unit, true);
 }
 
-ncclResult_t submit_job(std::function<ncclResult_t()> job) {
-  if (!in_group()) return job();
+ncclResult_t submit_job(Job job) {
+  if (!in_group()) return job.run();
   group.jobs.push_back(std::move(job));
   return ncclSuccess;
 }
@@ -391,12 +429,8 @@ ncclResult_t rocpy_host_ncclGroupEnd(void) {
   return rccl_call([] { return end_group(false); });
 }
 
-// The group is dropped, as RCCL does; how long it would have taken nobody knows here, so the estimate stays unset.
+// What communicates is dropped, and what creates communicators is carried out, as RCCL does. How long it would have
+// taken nobody knows here, so the estimate stays unset.
 ncclResult_t rocpy_host_ncclGroupSimulateEnd(ncclSimInfo_t *info) {
-  return rccl_call([=]() -> ncclResult_t {
-    if (info != nullptr && info->magic != NCCL_SIM_INFO_MAGIC) {
-      return refuse(ncclInvalidArgument, "simInfo is not initialised");
-    }
-    return end_group(true);
-  });
+  return rccl_call([=] { return end_group(true, info); });
 }

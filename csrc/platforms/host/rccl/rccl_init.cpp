@@ -92,13 +92,18 @@ std::shared_ptr<Communicator> make_communicator(int count, int rank, const Share
   communicator->key = key;
   communicator->config = config;
   communicator->is_blocking = config.blocking != 0;
-  if (config.commName != nullptr) communicator->name = config.commName;
+  if (config.commName != nullptr) {
+    // The caller's string may be gone after the call, and communicators that are made from this one inherit the name.
+    communicator->name = config.commName;
+    communicator->config.commName = communicator->name.c_str();
+  }
   return communicator;
 }
 
 // Waits in the call for a blocking communicator, else in a thread of its own; within a group at the group's end. The
 // result's address is used within the call alone: bindings give that of an object which may be gone at the group's end.
-ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t *out) {
+ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t *out,
+                   const std::shared_ptr<Communicator> &parent = nullptr) {
   *out = publish_communicator(communicator);
   const uint64_t caller = thread_id();
   const auto join = [communicator, caller] {
@@ -115,7 +120,7 @@ ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t
     });
     return ncclInProgress;
   };
-  if (in_group()) return submit_job(begin);
+  if (in_group()) return submit_job({begin, parent, communicator});
   const ncclResult_t code = rccl_call(begin);
   if (code != ncclSuccess && code != ncclInProgress) {
     retire_communicator(communicator->handle);
@@ -375,7 +380,7 @@ ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
     if (color != NCCL_SPLIT_NOCOLOR) *out = publish_communicator(created);
     const bool has_handle = color != NCCL_SPLIT_NOCOLOR || !in_group();
     const auto job = [=] { return report_split(parent, created, has_handle, split(parent, color, key, created)); };
-    if (in_group()) return submit_job(job);
+    if (in_group()) return submit_job({job, parent, created});
     code = job();
     if (code != ncclSuccess && color != NCCL_SPLIT_NOCOLOR) {
       retire_communicator(created->handle);
@@ -434,6 +439,6 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
         make_communicator(static_cast<int>(origin.ranks.size()), static_cast<int>(rank), parent->key, config);
     created->origin = std::move(origin);
     created->device = parent->device;
-    return start(created, out);
+    return start(created, out, parent);
   }));
 }

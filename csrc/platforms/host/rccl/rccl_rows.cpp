@@ -12,6 +12,9 @@ namespace {
 // The same for all pre-multiplied sums: their own numbers differ from rank to rank.
 constexpr int premultiplied_op = ncclNumOps;
 
+// More than any memory has, and few enough for the bytes of all ranks together to be a number.
+constexpr size_t most_elements = size_t{1} << 48;
+
 template <class Body>
 ncclResult_t with_communicator(ncclComm_t handle, const Body &body) {
   return fail_group(rccl_call([&] {
@@ -34,7 +37,7 @@ ncclResult_t check_buffers(const Buffers &buffers, bool needs_send, bool needs_r
   if (bytes_of_type(type) == 0) {
     return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is not one of RCCL's");
   }
-  if (count > uint64_t{1} << 48) {
+  if (count > most_elements) {
     return refuse(ncclInvalidArgument, "count " + std::to_string(count) + " is larger than any memory");
   }
   if (count != 0 && needs_send && send == nullptr) return refuse(ncclInvalidArgument, "sendbuff is NULL");
@@ -158,7 +161,16 @@ ncclResult_t all_to_all_v(const Buffers &buffers, const Portions &sent, const Po
     for (int t = 0; t < 4; ++t) {
       if (tables[t] == nullptr) return refuse(ncclInvalidArgument, "a table of counts or displacements is NULL");
       retained->insert(retained->end(), tables[t], tables[t] + communicator->count);
-      for (int r = 0; t % 2 == 0 && r < communicator->count; ++r) totals[t / 2] += tables[t][r];
+    }
+    for (int t = 0; t < 4; t += 2) {
+      for (int r = 0; r < communicator->count; ++r) {
+        const size_t count = tables[t][r], displacement = tables[t + 1][r];
+        if (count != 0 && (count > most_elements || displacement > most_elements)) {
+          return refuse(ncclInvalidArgument, std::to_string(count) + " elements at " + std::to_string(displacement) +
+                                                 ", for rank " + std::to_string(r) + ", are larger than any memory");
+        }
+        totals[t / 2] += count;
+      }
     }
     ncclResult_t code = check_buffers({buffers.send, nullptr, totals[0], buffers.type}, true, false);
     if (code == ncclSuccess) code = check_buffers({nullptr, buffers.recv, totals[1], buffers.type}, false, true);

@@ -100,12 +100,13 @@ ncclResult_t register_window(ncclComm_t handle, void *buffer, size_t bytes, nccl
   if (in_group()) {
     // The result's address may be gone at the group's end: bindings give that of a temporary object.
     *out = window;
-    return submit_job([=]() -> ncclResult_t {
+    const auto job = [=]() -> ncclResult_t {
       const ncclResult_t opened = open_window(communicator, request);
       if (opened != ncclSuccess || find_window(*communicator, window) != nullptr) return opened;
       return refuse(ncclInvalidUsage,
                     "a rank's memory is not from ncclMemAlloc: ranks of other processes cannot see it");
-    });
+    };
+    return submit_job({job, communicator, nullptr});
   }
   *out = nullptr;
   code = open_window(communicator, request);
