@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import torch
 from torch import Tensor
 
 from rocpy._producers.torch_modes import is_sharded
+from rocpy.errors import InvalidOperandError
 
-__all__ = ["Projection", "join_gate", "projections", "split_gate"]
+__all__ = ["Projection", "join_gate", "projections", "refuse_assignment", "split_gate"]
 
 _NAMES = ("weight", "bias")
 
@@ -21,6 +22,23 @@ class Projection(NamedTuple):
 
     weight: Tensor
     bias: Tensor | None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse a parameter of its own."""
+        refuse_assignment(name)
+
+    def __repr__(self) -> str:
+        """Return what errors of torch show of it, as of functional_call with names of a state dict."""
+        shapes = {name: None if x is None else tuple(x.shape) for name, x in self._asdict().items()}
+        return f"Projection({shapes}: views of gate_up_proj, by which named_parameters and functional_call name both)"
+
+
+def refuse_assignment(name: str) -> Never:
+    """Raise the error of an assignment to a projection, or to a parameter of one."""
+    raise InvalidOperandError(
+        f"{name}: cannot be assigned, since gate and up are one parameter, gate_up_proj: copy into that of the block "
+        "under torch.no_grad(), as in block.gate_proj.weight.copy_(weight), or load a state dict"
+    )
 
 
 def projections(module: Any) -> tuple[Projection, Projection]:

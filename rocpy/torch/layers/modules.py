@@ -17,7 +17,7 @@ from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_layer_epilogue, custom_layer, overridden_layer
 from rocpy.torch.layers.functions import run_linear, takes_layer
 from rocpy.torch.layers.gate_rows import gate_by_rows
-from rocpy.torch.layers.gate_state import Projection, join_gate, projections, split_gate
+from rocpy.torch.layers.gate_state import Projection, join_gate, projections, refuse_assignment, split_gate
 from rocpy.torch.layers.overrides import linear_is_overridden
 from rocpy.torch.operators.activations import (
     Activation,
@@ -298,7 +298,9 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     -----
     Its state dict has the names of those models: ``gate_proj.weight``, ``up_proj.weight`` and ``down_proj.weight``. The
     module itself stores gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both, and its
-    state has that name. ``gate_proj`` and ``up_proj`` have views of that parameter as ``weight`` and ``bias``.
+    state has that name. ``torch.func.functional_call`` takes ``dict(module.named_parameters())``, not the state dict.
+    ``gate_proj`` and ``up_proj`` have views of that parameter as ``weight`` and ``bias``, which can be written to, but
+    not assigned.
 
     Under torch's tensor parallelism, ``gate_up_proj`` takes ``ColwiseParallel(use_local_output=False)``.
 
@@ -338,6 +340,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("activation", "approximate"):
             _set_gate(self, *_assigned(self, name, value))
+        elif name in ("gate_proj", "up_proj"):
+            refuse_assignment(name)
         else:
             super().__setattr__(name, value)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocpy.errors import InvalidOperandError
+
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
 
@@ -147,6 +149,28 @@ def test_the_projections_are_views():
             assert x.untyped_storage().data_ptr() == getattr(module.gate_up_proj, name).untyped_storage().data_ptr()
     assert block(False).up_proj.bias is None
     assert "gate_proj" not in dict(module.named_modules())
+
+
+@pytest.mark.parametrize("name", ["gate_proj", "up_proj"])
+def test_a_projection_cannot_be_assigned(name):
+    """It would be a second parameter that the block does not use, and that its state dict has no name for."""
+    module = block()
+    names = [name for name, _ in module.named_parameters()]
+    with pytest.raises(InvalidOperandError, match=rf"{name}: cannot be assigned.*copy"):
+        setattr(module, name, torch.nn.Linear(8, 16))
+    with pytest.raises(InvalidOperandError, match=r"weight: cannot be assigned.*copy"):
+        getattr(module, name).weight = torch.nn.Parameter(torch.zeros(16, 8))
+    assert [name for name, _ in module.named_parameters()] == names
+    module.load_state_dict(module.state_dict())
+
+
+def test_functional_calls_name_parameters():
+    module, x = block(), torch.ones(2, 8)
+    parameters = {name: torch.zeros_like(value) for name, value in module.named_parameters()}
+    assert not torch.func.functional_call(module, parameters, (x,)).any()
+    with pytest.raises(TypeError, match=r"gate_proj.*\(16, 8\).*views of gate_up_proj.*functional_call") as caught:
+        torch.func.functional_call(module, module.state_dict(), (x,))
+    assert "tensor(" not in str(caught.value)
 
 
 @pytest.mark.parametrize("full", [False, True])
