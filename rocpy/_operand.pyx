@@ -16,7 +16,7 @@ from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport (
-    ArrayType, DLDeviceType, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU, kDLROCMHost,
+    ArrayType, DLDeviceType, Import, array_type_count, array_type_of_hip, array_type_of_name, array_types_of_core, kDLCPU, kDLROCMHost,
 )
 from rocpy._producers.foreign_arrays cimport exports_memory, parse_foreign, seen
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
@@ -126,7 +126,8 @@ cpdef object numpy_view(object array, str name="array"):
     owner = parse(array, name, &parsed)
     if isinstance(owner, numpy.ndarray):
         return owner if not parsed.copied else array
-    if parsed.copied or not is_in_host_memory(&parsed):
+    # What its producer copied for us is memory like any other, and would be copied again to be read again.
+    if (parsed.copied and not isinstance(owner, Import)) or not is_in_host_memory(&parsed):
         return array
     return new_view(&parsed, owner)
 
@@ -201,6 +202,10 @@ cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
 
 cdef object parse_output(object array, str name, Operand* out, bint is_product=True):
     owner = parse(array, name, out) if is_product else parse_transferred(array, name, out)
+    if out.copied and isinstance(owner, Import):
+        raise InvalidOperandError(
+            f"{name}: {seen(array)} exports a copy of its memory by DLPack, in which a result would be lost; pass an array that exports its own"
+        )
     if out.copied:
         raise InvalidOperandError(
             f"{name}: {seen(array)} has memory that cannot be written in place (byte order, alignment, strides or a "

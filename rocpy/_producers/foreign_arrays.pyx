@@ -64,6 +64,18 @@ cdef bint traced_by_jax(object array):
     return cls is not None and isinstance(array, cls)
 
 
+cdef bint is_of_several_devices(object array):
+    """Whether an array of jax's lies on several devices, or on each of them."""
+    cls = getattr(sys.modules.get("jax"), "Array", None)
+    return cls is not None and isinstance(array, cls) and not array.is_deleted() and len(array.devices()) > 1
+
+
+cdef bint holds_keys(object array):
+    """Whether an array's elements are keys of jax's random numbers."""
+    dtypes = sys.modules.get("jax.dtypes")
+    return dtypes is not None and dtypes.issubdtype(getattr(array, "dtype", None), dtypes.prng_key)
+
+
 cdef object parse_dlpack(object array, str name, Operand* out):
     cdef Import taken
     cdef const DLPackExchangeAPI* api = exchange_api(type(array))
@@ -89,7 +101,9 @@ cdef object parse_dlpack(object array, str name, Operand* out):
                 f"{name}: {seen(array)}: jax traces it and it has no memory yet; inside jax's transformations use "
                 "rocpy.jax.matmul"
             ) from None
-        raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory by DLPack: {error}") from error
+        advice = ("; rocpy.jax.matmul takes arrays of several devices, or pass jax.device_put(array, jax.devices()[0])"
+                  if is_of_several_devices(array) else "")
+        raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory by DLPack: {str(error).rstrip('.')}{advice}") from error
     return parse_import(array, taken, name, provider_capsule, out)
 
 
@@ -116,6 +130,23 @@ cdef object parse_buffer(Buffer array, Operand* out):
     return (array, source)
 
 
+cdef int check_reach(object array, object view, object interface, str name) except -1:
+    """Refuse a view that reaches beyond the buffer that an __array_interface__ names as its data, which numpy does not look at."""
+    data = interface.get("data")
+    if data is None or isinstance(data, tuple) or view.size == 0:
+        return 0
+    low = high = interface.get("offset", 0)
+    for extent, stride in zip(view.shape, view.strides):
+        low, high = (low + stride * (extent - 1), high) if stride < 0 else (low, high + stride * (extent - 1))
+    held = memoryview(data).nbytes
+    if low < 0 or high + view.itemsize > held:
+        raise InvalidOperandError(
+            f"{name}: {seen(array)}: the data of its __array_interface__ has {held} bytes, and shape {view.shape} with strides "
+            f"{view.strides} reaches from byte {low} to {high + view.itemsize}; pass an array that lies in its data"
+        )
+    return 0
+
+
 cdef object parse_view(object array, str name, int provider, Operand* out):
     """Read an object through numpy's view of its __array_interface__, __array_struct__ or buffer."""
     interface = getattr(array, "__array_interface__", None) if provider == provider_array_interface else None
@@ -125,6 +156,9 @@ cdef object parse_view(object array, str name, int provider, Operand* out):
         view = numpy.asarray(memoryview(array) if provider == provider_buffer else array)
     except Exception as error:
         raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory: {error}") from error
+    # numpy asks for a buffer and for __array_struct__ first.
+    if isinstance(interface, dict) and not PyObject_CheckBuffer(array) and not hasattr(array, "__array_struct__"):
+        check_reach(array, view, interface, name)
     owner = view
     if not parse_ndarray(view, out):
         owner = parse_ndarray_other(view, name, out)
@@ -227,6 +261,8 @@ cdef object parse_foreign(object array, str name, Operand* out):
         return parse_view(array, name, provider_array_interface, out)
     if PyObject_CheckBuffer(array):
         return parse_view(array, name, provider_buffer, out)
+    if holds_keys(array):
+        raise InvalidOperandError(f"{name}: got {seen(array)}: keys are no numbers; pass numbers drawn with them, as by jax.random.normal")
     if hasattr(array, "__array__"):
         raise InvalidOperandError(
             f"{name}: got {seen(array)}, which does not share its memory; pass numpy.asarray(array)"

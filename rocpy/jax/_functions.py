@@ -51,11 +51,21 @@ def _operand(x: Any, name: str) -> Any:
 
 def _advice(x: Any, name: str) -> str:
     """Return what to do with what is no array of jax's or numpy's."""
+    if x is None:
+        return "a product has two operands"
+    if isinstance(x, jax.Ref):
+        return f"pass {name}[...]"
     if isinstance(x, (bool, int, float, complex, np.generic)):
         return "multiply by alpha= instead"
     if isinstance(x, jax.ShapeDtypeStruct):
         return "it has no values; pass it to jax.eval_shape, jax.jit(...).lower or jax.export, which trace a call"
-    return f"pass {_array_of(x, name)}"
+    advised = _array_of(x, name)
+    if advised == f"jax.numpy.asarray({name})":
+        try:
+            jnp.asarray(x)
+        except (TypeError, ValueError, OverflowError):
+            return "it is no array of numbers"
+    return f"pass {advised}"
 
 
 def _array_of(x: Any, text: str) -> str:
@@ -86,6 +96,16 @@ def _number(x: Any, name: str) -> float:
             ) from None
         advice = "; multiply by it yourself" if isinstance(x, (complex, np.complexfloating)) else ""
         raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number{advice}") from None
+
+
+def _bounds(clamp: Any) -> tuple[float, float]:
+    members = clamp if isinstance(clamp, (tuple, list)) else (clamp,)
+    if any(isinstance(bound, jax.core.Tracer) for bound in members):
+        raise UnsupportedError(
+            "clamp: traced by jax; the bounds must be known when the function is traced: apply jax.numpy.clip to the "
+            "product"
+        )
+    return clamp_bounds(clamp)
 
 
 def _scale(x: Any, name: str) -> float | None:
@@ -275,7 +295,7 @@ def matmul(
         epilogue=row.name,
         alpha=_number(alpha, "alpha"),
         beta=share,
-        clamp=None if clamp is None else clamp_bounds(clamp),
+        clamp=None if clamp is None else _bounds(clamp),
         dtype=None if dtype is None else dtypes.lookup(dtype).name,
         compute=compute,
         options=options_text(resolve_options(options)),

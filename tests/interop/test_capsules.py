@@ -7,7 +7,7 @@ import gc
 
 import numpy as np
 import pytest
-from dlpack_producers import IS_COPIED, READ_ONLY, Producer, capsule_name
+from dlpack_producers import IS_COPIED, READ_ONLY, OnlyDlpack, Producer, capsule_name
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -213,6 +213,34 @@ def test_array_interface():
         describe(Interface("__array_interface__", mask=np.ones((3, 4), bool)), "x")
 
 
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"offset": 8}, False),
+        ({"shape": (3, 3), "offset": 12}, True),
+        ({"shape": (4, 4)}, False),
+        ({"shape": (10**9, 4)}, False),
+        ({"strides": (20, 4)}, False),
+        ({"shape": (3, 3), "strides": (20, 4)}, False),
+        ({"shape": (3, 2), "strides": (20, 4)}, True),
+        ({"strides": (-16, 4)}, False),
+        ({"strides": (-16, 4), "offset": 32}, True),
+        ({"shape": (0, 10**9)}, True),
+        ({"shape": (12,), "typestr": "<f8"}, False),
+    ],
+    ids=str,
+)
+def test_an_array_interface_lies_in_its_buffer(changes, fits):
+    data = np.arange(12, dtype="f4").tobytes()
+    x = Interface("__array_interface__", **{"data": data, **changes})
+    if fits:
+        assert describe(x)["read_only"]
+    else:
+        with pytest.raises(InvalidOperandError, match=r"^x: .* the data of its __array_interface__ has 48 bytes, and"):
+            describe(x, "x")
+
+
 def test_array_struct():
     class Struct:
         memory = np.arange(6, dtype="f8").reshape(2, 3)
@@ -329,6 +357,21 @@ def test_results_of_device_arrays_are_on_their_device():
     assert (taken["device_type"], taken["device_id"], taken["shape"]) == (10, 0, (2, 2))
     with pytest.raises(BufferError, match="not on"):
         rocpy.Buffer((2, 2), "float32").__dlpack__(dl_device=(2, 0))
+
+
+@pytest.mark.parametrize("wrap", [lambda producer: producer, OnlyDlpack], ids=["with shape", "bare"])
+def test_what_its_producer_copies_is_exported_once(wrap):
+    producer = Producer(flags=IS_COPIED)
+    result = rocpy.matmul(wrap(producer), np.eye(3, dtype="f4"))
+    np.testing.assert_array_equal(result, np.frombuffer(producer.memory, "f4")[:6].reshape(2, 3))
+    gc.collect()
+    assert (producer.exports, producer.deleted) == (1, 1)
+
+
+def test_a_result_is_not_written_to_a_copy():
+    ones = np.ones((2, 3), "f4")
+    with pytest.raises(InvalidOperandError, match=r"^out: .* exports a copy of its memory by DLPack"):
+        rocpy.matmul(ones, ones[:, :1] * ones[0], out=Producer(flags=IS_COPIED))
 
 
 def test_buffer_goes_in_and_out():

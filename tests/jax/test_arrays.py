@@ -104,6 +104,13 @@ for form in (rocpy.matmul, executed):
         assert form(there, there, epilogue=epilogue).devices() == {jax.devices()[1]}
 with pytest.raises(rocpy.InvalidOperandError, match="b is on CPU memory of device 1 and a on CPU memory;"):
     rocpy.matmul(here, there)
+mesh = jax.sharding.Mesh(jax.devices(), ("x",))
+for spec in (jax.sharding.PartitionSpec("x"), jax.sharding.PartitionSpec()):
+    spread = jax.device_put(here, jax.sharding.NamedSharding(mesh, spec))
+    for form in (rocpy.matmul, rocpy.Matmul, rocpy.explain):
+        with pytest.raises(rocpy.InvalidOperandError, match="^a: .*; rocpy.jax.matmul takes arrays of several devices"):
+            form(spread, here)
+    assert (rocpy.matmul(jax.device_put(spread, jax.devices()[0]), here) == 2).all()
 """,
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )

@@ -35,6 +35,10 @@ def test_what_is_no_array():
         (np.float32(1), "multiply by alpha="),
         (2.0, "multiply by alpha="),
         ([[1.0, 2.0]], r"pass jax.numpy.asarray\(b\)"),
+        (jax.new_ref(ones), r"pass b\[\.\.\.\]"),
+        (None, "a product has two operands"),
+        ("text", "it is no array of numbers"),
+        ([[1.0], [2.0, 3.0]], "it is no array of numbers"),
     ):
         with pytest.raises(InvalidOperandError, match=f"b: got .*: {advice}"):
             rj.matmul(ones, x)
@@ -47,6 +51,27 @@ def test_deleted_arrays(operand):
     arrays[operand].delete()
     with pytest.raises(InvalidOperandError, match=f"^{operand}: .*deleted"):
         rj.matmul(arrays["a"], arrays["b"], arrays["c"], bias=arrays["bias"], epilogue="bias")
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        (lambda x: {"alpha": x}, "^alpha: traced by jax.*multiply by it"),
+        (lambda x: {"epilogue": "clamp", "clamp": (x, 1)}, "^clamp: traced by jax.*apply jax.numpy.clip"),
+        (lambda x: {"epilogue": "clamp", "clamp": [0, x]}, "^clamp: traced by jax.*apply jax.numpy.clip"),
+        (lambda x: {"epilogue": "clamp", "clamp": jnp.stack([x, x])}, "^clamp: traced by jax.*apply jax.numpy.clip"),
+    ],
+)
+def test_traced_numbers(more, advice):
+    ones = jnp.ones((2, 2))
+    with pytest.raises(UnsupportedError, match=advice):
+        jax.eval_shape(lambda x: rj.matmul(ones, ones, **more(x)), jnp.float32(0))
+
+
+def test_keys_are_no_numbers():
+    keys = jax.random.split(jax.random.key(0), 4).reshape(2, 2)
+    with pytest.raises(InvalidOperandError, match=r"^a: .*keys are no numbers; .*jax.random.normal"):
+        rocpy.matmul(keys, np.ones((2, 2), np.float32))
 
 
 @pytest.mark.parametrize("name", ["alpha", "beta"])
