@@ -115,13 +115,14 @@ def check_keywords(function: str, keywords: Iterable[str], names: Collection[str
             raise TypeError(_unexpected(function, keyword, names))
 
 
-def _unexpected(function: str, keyword: str, names: Collection[str]) -> str:
-    near = nearest(keyword, names)
+def _unexpected(function: str, keyword: str, names: Collection[str], passed: Collection[str] = ()) -> str:
+    # One that the call has already is not what was meant.
+    near = nearest(keyword, [name for name in names if name not in passed])
     more = f". Did you mean {near!r}?" if near else f"; it takes {', '.join(names) or 'none'}"
     return f"{function}() got an unexpected keyword argument '{keyword}'{more}"
 
 
-def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
+def tell_of_keyword(function: Callable[..., Any], error: BaseException, passed: Collection[str] = ()) -> None:
     """Add what was probably meant to the error of a call with a keyword that the function does not take.
 
     Parameters
@@ -130,6 +131,8 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
         Function or class that was called.
     error
         What the call raised; one of another kind stays as it is.
+    passed
+        The keywords that it was called with.
     """
     import inspect
     import re
@@ -143,7 +146,7 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
     parameters = inspect.signature(function).parameters.values()
     if match[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
-    error.args = (_unexpected(function.__qualname__, match[1], names),)
+    error.args = (_unexpected(function.__qualname__, match[1], names, passed),)
 
 
 def tell_of_arguments(
@@ -168,7 +171,7 @@ def tell_of_arguments(
     own = "__c?init__" if isinstance(function, type) else re.escape(getattr(function, "__name__", ""))
     match = re.fullmatch(rf"{own}(\(\) (?:takes .* given\)|needs an argument))", str(error))
     if match is None:
-        tell_of_keyword(function, error)
+        tell_of_keyword(function, error, names or ())
         return
     others = list(inspect.signature(function).parameters.values())[count:]
     missing = [one for one in others if one.kind <= one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
@@ -194,7 +197,7 @@ def with_suggestions(function: _Callable) -> _Callable:
             return function(*args, **keywords)
         except TypeError as error:
             if keywords:
-                tell_of_keyword(function, error)
+                tell_of_keyword(function, error, keywords)
             raise
 
     return cast("_Callable", call)

@@ -93,6 +93,9 @@ class CustomEpilogue(UserEpilogue):
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > len(self.inputs):
             raise InvalidProblemError(f"{self.name} takes {len(self.inputs)} inputs, got {len(args)}")
+        twice = [name for name in self.inputs[: len(args)] if name in kwargs]
+        if twice:
+            raise InvalidProblemError(f"{self.name}: got {', '.join(twice)} both by position and by name; pass one")
         return {**dict(zip(self.inputs, args, strict=False)), **kwargs}
 
     def evaluate(self, x: Any, /, **inputs: Any) -> Any:
@@ -164,12 +167,18 @@ class CustomEpilogue(UserEpilogue):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CustomEpilogue:
-        """Return the epilogue of an expression's record."""
-        return cls(Expression.from_dict(data))
+        """Return the epilogue of an expression's record.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such record, a result does not depend on the product, or results differ in width.
+        """
+        return cls(_checked(Expression.from_dict(data)))
 
     @classmethod
     def from_json(cls, text: str) -> CustomEpilogue:
-        """Return the epilogue of an expression's JSON object.
+        """Return the epilogue of an expression's JSON object, as :meth:`from_dict` does.
 
         Examples
         --------
@@ -178,7 +187,7 @@ class CustomEpilogue(UserEpilogue):
         >>> rocpy.epilogues.CustomEpilogue.from_json(doubled.to_json()) == doubled
         True
         """
-        return cls(Expression.from_json(text))
+        return cls(_checked(Expression.from_json(text)))
 
     def __eq__(self, other: object) -> bool:
         """Whether another computes the same expression."""
@@ -195,6 +204,21 @@ class CustomEpilogue(UserEpilogue):
     def __reduce__(self) -> Any:
         """Pickle by the expression."""
         return CustomEpilogue.from_json, (self.to_json(),)
+
+
+def _checked(expression: Expression) -> Expression:
+    """Return an expression that is read from a record; refuses one that no function is traced into."""
+    halves = expression.halves
+    for number, output in enumerate(expression.outputs):
+        if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):
+            raise InvalidProblemError(
+                f"this is not an epilogue's record: result {number} does not depend on the product"
+            )
+    if len({halves[output] for output in expression.outputs}) > 1:
+        raise InvalidProblemError(
+            "this is not an epilogue's record: one result has half the product's columns and another all of them"
+        )
+    return expression
 
 
 def epilogue(function: Callable[..., Any]) -> CustomEpilogue:

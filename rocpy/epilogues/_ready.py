@@ -144,7 +144,7 @@ def interleave(gate: Any, up: Any) -> Any:
     InvalidOperandError
         If one of them is not an array.
     InvalidProblemError
-        If their shapes differ.
+        If their shapes differ, or they have no columns.
 
     Examples
     --------
@@ -157,6 +157,8 @@ def interleave(gate: Any, up: Any) -> Any:
             raise InvalidOperandError(f"{name}: got {type(weight).__name__}, expected an array or tensor")
     if tuple(gate.shape) != tuple(up.shape):
         raise InvalidProblemError(f"gate: shape {tuple(gate.shape)}, up: shape {tuple(up.shape)}; they must be equal")
+    if not gate.shape:
+        raise InvalidProblemError("gate: shape (), up: shape (); an array without axes has no columns to alternate")
     from rocpy.epilogues.expressions.evaluate import interleaved
 
     return interleaved(gate, up)

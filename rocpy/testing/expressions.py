@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.epilogues import Expression
+from rocpy.epilogues.expressions.powers import expanded
 from rocpy.epilogues.tracing.trace import Traced
 
 from . import oracles
@@ -122,9 +123,9 @@ def bounded(
     """
     u = 2.0 ** -(FORMATS[compute].fraction_bits + 1)
     tiny = 2.0 ** (FORMATS[compute].min_exponent - FORMATS[compute].fraction_bits)
-    computed: list[tuple[Any, Any]] = []
+    computed_by, computed = expanded(expression), list[tuple[Any, Any]]()
     with np.errstate(all="ignore"):
-        for node in expression.nodes:
+        for node in computed_by.nodes:
             if node.op == "x":
                 computed.append((np.asarray(x, np.float64), dx))
             elif node.op in ("input", "const"):
@@ -138,7 +139,7 @@ def bounded(
                 computed.append((value, np.where(np.isnan(value), 0.0, error)))
     return tuple(
         (np.broadcast_to(value, x.shape), np.broadcast_to(error, x.shape))
-        for value, error in (computed[index] for index in expression.outputs)
+        for value, error in (computed[index] for index in computed_by.outputs)
     )
 
 

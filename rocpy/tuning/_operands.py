@@ -76,10 +76,10 @@ def product_of(
 def _epilogue(problem: Problem) -> dict[str, Any]:
     if not problem.expression:
         return {"epilogue": problem.epilogue}
-    from rocpy.epilogues import CustomEpilogue  # a product without such an epilogue needs none of it
+    from rocpy.epilogues import CustomEpilogue, Expression  # a product without such an epilogue needs none of it
 
     inputs = {name: array_of(operand, seed + 5) for seed, (name, operand) in enumerate(problem.inputs)}
-    return {"epilogue": CustomEpilogue.from_json(problem.expression), "epilogue_inputs": inputs}
+    return {"epilogue": CustomEpilogue(Expression.from_json(problem.expression)), "epilogue_inputs": inputs}
 
 
 def _scales(problem: Problem) -> dict[str, Any]:

@@ -147,6 +147,7 @@ KEYWORDS = [
     ("rccl.Communicator.send(None)", TypeError, "missing 2 required positional arguments: 'x' and 'peer'"),
     ("matmul(A, B, epilog='relu')", TypeError, "matmul() got", "'epilog'. Did you mean 'epilogue'?"),
     ("matmul(A, B, biases=BIAS)", TypeError, "Did you mean 'bias'?"),
+    ("grouped([A], [B], epilogue='relu', epilogue_inputs={})", TypeError, "'epilogue_inputs'; it takes offsets,"),
     ("matmul(A, B, activation='relu')", TypeError, "Did you mean 'epilogue'?"),
     ("matmul(A, B, algoritm=0)", TypeError, "Did you mean 'algorithm'?"),
     ("matmul(A, B, nonsense=0)", TypeError, "it takes", "epilogue", "stream"),

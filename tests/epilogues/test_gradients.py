@@ -105,6 +105,56 @@ def test_bounds_against_autograd(torch, rt, place):
         torch.testing.assert_close(mine, theirs, equal_nan=True)
 
 
+# Where the factors of a slope are infinite or 0, or the operand is where a part of the function has none.
+FAR = [1e-11, 1e-3, 0.01, 0.05, 0.7, -1.5, 20.0, 1e3, 1e13, 3e13, -1e18, 1e38, -1e38, -7.0, -3.0, 3.0, 6.0]
+
+
+def far_functions(torch):
+    F = torch.nn.functional
+    return {
+        "x**-1": lambda x: x**-1,
+        "x**-2": lambda x: x**-2,
+        "x**-3": lambda x: x**-3,
+        "x**-8": lambda x: x**-8,
+        "x**-16": lambda x: x**-16,
+        "hardswish": lambda x: F.hardswish(x),
+        "of hardswish": lambda x: F.hardswish(x) ** -2,
+        "gelu": lambda x: F.gelu(x),
+        "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "silu": lambda x: F.silu(x),
+    }
+
+
+FAR_NAMES = ["x**-1", "x**-2", "x**-3", "x**-8", "x**-16", "hardswish", "of hardswish", "gelu", "gelu_tanh", "silu"]
+
+
+@pytest.mark.parametrize("name", FAR_NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_far_operands_against_autograd(torch, rt, name, dtype):
+    """Of the gradient's own expression, of a product, and of torch's recorded operations."""
+    function = far_functions(torch)[name]
+    x = torch.tensor(FAR, dtype=getattr(torch, dtype))[:, None]
+    epilogue = rocpy.epilogue(function)
+    a = x.clone().requires_grad_()
+    wide = x.detach().double().clone().requires_grad_()
+    expected = torch.autograd.grad(function(wide).sum(), wide)[0].to(x.dtype)
+    product = rt.matmul(a, x.new_ones(1, 1), epilogue=epilogue)
+    for slope in (
+        epilogue.vjp()(x, {}, [torch.ones_like(x)])["x"],
+        torch.from_numpy(epilogue.vjp()(x.numpy(), {}, [np.ones_like(x.numpy())])["x"]),
+        torch.autograd.grad(product.sum(), a)[0],
+        torch.autograd.grad(epilogue.evaluate(a).sum(), a)[0],
+    ):
+        torch.testing.assert_close(slope, expected, rtol=2e-5, atol=1e-44 if "**" in name else 1e-7)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "hardswish"])
+def test_slopes_of_gates_have_their_limits(torch, name):
+    x = torch.tensor([float("inf"), -float("inf"), float("nan")])
+    slope = rocpy.epilogue(far_functions(torch)[name]).vjp()(x, {}, [torch.ones_like(x)])["x"]
+    np.testing.assert_array_equal(slope, [1, 0, np.nan])
+
+
 @pytest.mark.parametrize("like", ["int32", "int8", "uint8", "bool", "int64", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(5,), ()])
 def test_casts_to_whole_numbers_have_no_gradient(torch, rt, like, shape):

@@ -198,8 +198,6 @@ RECORD = rocpy.epilogue(lambda x, s=2.0: x * s).to_dict()
     ids=str,
 )
 def test_records_that_are_none(change):
-    if change == {"nodes": [["x", 1]]}:
-        change = {"nodes": [["neg", 1]]}
     record = {**RECORD, **change}
     calls = [lambda: CustomEpilogue.from_dict(record)]
     if all(isinstance(key, str) for value in record.values() if isinstance(value, dict) for key in value):
@@ -207,6 +205,51 @@ def test_records_that_are_none(change):
     for call in calls:
         with pytest.raises(INVALID, match="expression"):
             call()
+
+
+HALVED = rocpy.epilogue(lambda x: x[..., 0::2] * x[..., 1::2]).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "text"),
+    [
+        ([["x"], ["pick", 0, 0], ["add", 0, 1]], [2], "node 2, add, has an operand with all of .* and one with half"),
+        ([["x"], ["pick", 0, 0], ["where", 1, 0, 1]], [2], "node 2, where, .* one with half"),
+        ([["x"], ["pick", 0, 0], ["pick", 1, 1]], [2], "node 2, pick, halves what has half"),
+        ([["x"], ["interleave", 0, 0]], [1], "node 1, interleave, doubles what has all"),
+        ([["x"], ["pick", 0, 0]], [0, 1], "one result has half the product's columns and another all"),
+        ([["const", 2.0]], [0], "result 0 does not depend on the product"),
+        ([["x"], ["const", 2.0]], [0, 1], "result 1 does not depend on the product"),
+        ([["x"], ["add", False, False]], [1], "node 1, add, has operands"),
+        ([["x"], ["neg", 0]], [True], "outputs"),
+        ([["x"], ["pick", 0, True]], [1], "node 1, pick, has True"),
+        ([["x"], ["pick", 0]], [1], "node 1, pick, has no attribute"),
+        ([["x"], ["neg", 0, 7]], [1], "node 1, neg, has 7"),
+        (["x"], [0], "node 0 is 'x', which is no operation"),
+        ([["x"], ["power", 0, 2]], [1], "node 1, power, has 2"),
+        ([["x"], ["power", 0, -2.0]], [1], "node 1, power, has -2.0"),
+        ([["x"], ["const", 300, "int8"], ["add", 0, 1]], [2], "node 1, const, has 300, 'int8'"),
+        ([["x"], ["const", 1, "float16"], ["add", 0, 1]], [2], "node 1, const, has 1, 'float16'"),
+        ([["x"], ["const", 1.0, "complex64"], ["add", 0, 1]], [2], "node 1, const, has 1.0, 'complex64'"),
+    ],
+)
+def test_records_of_expressions_that_no_function_has(nodes, outputs, text):
+    record = {**HALVED, "nodes": nodes, "outputs": outputs, "single": len(outputs) == 1}
+    for call in (lambda: CustomEpilogue.from_dict(record), lambda: CustomEpilogue.from_json(json.dumps(record))):
+        with pytest.raises(INVALID, match=text):
+            call()
+
+
+@pytest.mark.parametrize("function", [lambda x, r: x[..., 0::2] * x[..., 1::2] + r, lambda x, r: x**-2 * r])
+def test_records_of_gradients_are_read(function):
+    expression = rocpy.epilogue(function).vjp().expression
+    assert rocpy.epilogues.Expression.from_json(expression.to_json()) == expression
+
+
+def test_an_input_passed_twice():
+    epilogue = CustomEpilogue.from_json(rocpy.epilogue(lambda x, r: x + r).to_json())
+    with pytest.raises(INVALID, match="f: got r both by position and by name"):
+        epilogue(ONE, 1, r=2)
 
 
 @pytest.mark.parametrize(

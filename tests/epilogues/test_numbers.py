@@ -3,6 +3,7 @@
 
 import decimal
 import enum
+import functools
 import math
 import numbers
 import pickle
@@ -255,3 +256,90 @@ def test_constants_that_require_a_gradient_are_refused(torch, name):
 def test_where_without_values_is_refused():
     with pytest.raises(rocpy.InvalidProblemError, match=r"test_numbers.py:.*where"):
         rocpy.epilogue(lambda x: np.where(x > 0))
+
+
+# ---- arrays without axes ----
+
+
+def functions_of_a_constant(torch):
+    return [
+        lambda x, s: x * s,
+        lambda x, s: s / x + 0.5,
+        lambda x, s: torch.maximum(x, s + s),
+        lambda x, s: torch.where(x > 1, s, x),
+        lambda x, s: x.to(s),
+        lambda x, s: x.to(s.dtype),
+        lambda x, s: x.type_as(s) * 1,
+        lambda x, s: torch.lerp(x * 1.0, x * 2.0, 0.25) * s,
+    ]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("x_type", ["int32", "float16", "float32", "float64"])
+@pytest.mark.parametrize("s_type", ["bool", "uint8", "int8", "int64", "float16", "bfloat16", "float32", "float64"])
+def test_an_array_without_axes_counts_as_in_torch(torch, x_type, s_type):
+    """From outside the function as from its inputs: its type counts where it is of a higher category."""
+    x = torch.tensor([[3, 1, 2]], dtype=getattr(torch, x_type))
+    s = torch.tensor(1, dtype=getattr(torch, s_type))
+    for function in functions_of_a_constant(torch):
+        expected = function(x, s)
+        outside = rocpy.epilogue(functools.partial(function, s=s))
+        for d in (outside.evaluate(x), CustomEpilogue.from_json(outside.to_json()).evaluate(x)):
+            assert d.dtype == expected.dtype, outside
+            torch.testing.assert_close(d, expected)
+        if s_type == "float64" and function(x, s).dtype == torch.float64:
+            inside = rocpy.epilogue(function)
+            torch.testing.assert_close(inside.evaluate(x, s=s), expected)
+
+
+@pytest.mark.torch
+def test_the_digits_of_an_array_without_axes(torch):
+    s, ints = torch.tensor(0.1, dtype=torch.float64), torch.full((2, 1100), 127, dtype=torch.int8)
+    for function in (lambda x: x * s, lambda x: s * x, lambda x: x.type_as(s) * s):
+        d = rocpy.matmul(ints, ints.mT, epilogue=rocpy.epilogue(function))
+        assert (d.dtype, d[0, 0].item()) == (torch.float64, 1100 * 127 * 127 * 0.1)
+    powers = rocpy.epilogue(lambda x: x ** torch.tensor(-2.0, dtype=torch.float64) + x ** torch.tensor(2))
+    d = powers.evaluate(torch.tensor([3], dtype=torch.int32))
+    assert (d.dtype, d.item()) == (torch.float64, 1 / 9 + 9)
+
+
+@pytest.mark.torch
+def test_types_of_arrays_of_any_shape_are_cast_to(torch):
+    one, array, scalar = torch.ones(2, 2), torch.zeros(3, dtype=torch.float16), torch.zeros((), dtype=torch.float16)
+    for function in (
+        lambda x: x.to(array),
+        lambda x: x.to(scalar),
+        lambda x: x.type_as(array),
+        lambda x: x.type_as(scalar),
+        lambda x: x.type(torch.HalfTensor),
+    ):
+        assert rocpy.matmul(one, one, epilogue=rocpy.epilogue(function)).dtype == torch.float16
+    with pytest.raises(rocpy.InvalidOperandError, match=r"test_numbers.py:.*is not a type of an epilogue's values"):
+        rocpy.epilogue(lambda x: x * np.array(2, np.uint32))
+
+
+def test_an_array_without_axes_is_still_a_factor_of_the_librarys():
+    for factor in (np.array(0.5), np.array(0.5, np.float32), np.array(2)):
+        epilogue = rocpy.epilogue(functools.partial(lambda x, s: x * s, s=factor))
+        assert rocpy.explain(ONE, ONE, epilogue=epilogue).algorithm.lowering == "native"
+        assert rocpy.matmul(ONE, ONE, epilogue=epilogue)[0, 0] == factor
+
+
+def test_an_array_without_axes_in_another_function():
+    inner = CustomEpilogue.from_json(rocpy.epilogue(lambda x: x * np.array(0.1)).to_json())
+    d = rocpy.epilogue(lambda x: inner(x) + 0).evaluate(np.array([3], np.int32))
+    assert (d.dtype, d[0]) == (np.float64, 3 * 0.1)
+
+
+@pytest.mark.parametrize("value", [np.float64(0.1), np.sqrt(2.0), np.float32(0.1), np.float16(0.1)])
+def test_a_numpy_scalar_is_a_number(value):
+    epilogue = rocpy.epilogue(lambda x: x * value)
+    assert epilogue.evaluate(np.array([3], np.int32)).dtype == np.float32
+    assert epilogue == rocpy.epilogue(lambda x: x * float(value))
+
+
+def test_a_cast_number_has_its_type():
+    epilogue = rocpy.epilogue(lambda x, s: x * s.astype(np.float64))
+    for s in (0.1, np.array(0.1)):
+        d = epilogue.evaluate(np.array([3], np.int32), s=s)
+        assert (d.dtype, d[0]) == (np.float64, 3 * 0.1)

@@ -87,3 +87,8 @@ def test_requantising_refuses(arguments):
 def test_names():
     for name in ("residual_add", "bias_residual_gelu", "swiglu", "geglu", "softcap", "dropout"):
         assert getattr(epilogues, name).name == name
+
+
+def test_what_has_no_columns_is_not_interleaved():
+    with pytest.raises(rocpy.InvalidProblemError, match=r"gate: shape \(\), .*no columns"):
+        epilogues.interleave(np.array(1.0), np.array(2.0))

@@ -33,6 +33,8 @@ def text_of(function):
         (lambda x: x**3, "x * (x * x)"),
         (lambda x: x**-0.5, "rsqrt(x)"),
         (lambda x: x**-1, "1 / x"),
+        (lambda x: -((x + 1) ** -3) * 2, "-(x + 1) ** -3 * 2"),
+        (lambda x: x * np.array(2, np.int8), "x * int8(2)"),
         (lambda x: (x.astype("float32") * 2).astype(x.dtype), "cast_like(x.to(float32) * 2, x)"),
         (lambda x: x[..., ::2] * x[..., 1::2], "x[..., 0::2] * x[..., 1::2]"),
         (lambda x: (x, x + 1), "(x, x + 1)"),
@@ -117,12 +119,13 @@ def test_functions_of_torch(torch):
     assert text_of(lambda x: torch.clamp(x, min=0, max=6).to(torch.int8)) == "clamp(x, 0, 6).to(int8)"
     assert text_of(lambda x: F.relu6(x)) == "clamp(x, 0, 6)"
     assert text_of(lambda x: F.leaky_relu(x, 0.1)) == "where(x > 0, x, x * 0.1)"
-    assert text_of(lambda x: F.hardswish(x)) == "x * clamp(x + 3, 0, 6) / 6"
+    gated = "where(x <= -3, -0.0, where(x >= 3, x, x * clamp(x + 3, 0, 6) / 6))"
+    assert text_of(lambda x: F.hardswish(x)) == gated
     assert text_of(lambda x: F.hardsigmoid(x)) == "clamp(x + 3, 0, 6) / 6"
     assert text_of(lambda x, y: x.masked_fill(~y, -1.0)) == "where(~y, cast_like(-1.0, x), x)"
     assert text_of(lambda x, y: torch.addcmul(y, x, y, value=0.5)) == "y + x * y * 0.5"
     assert text_of(lambda x, y: torch.lerp(y, x, 0.5)) == "x - (x - y) * 0.5"
-    assert text_of(lambda x: torch.tensor(2.0) - x) == "2.0 - x"
+    assert text_of(lambda x: torch.tensor(2.0) - x) == "float32(2.0) - x"
     assert (
         text_of(lambda x: torch.where(x > 0, x.float(), -x).bfloat16())
         == "where(x > 0, x.to(float32), -x).to(bfloat16)"
@@ -301,6 +304,30 @@ def test_functions_of_packages_whose_parameters_are_operands(torch):
 def test_a_class_is_no_function(torch):
     with pytest.raises(rocpy.InvalidOperandError, match=r"GELU: a class; pass a function: lambda x: GELU\(\)\(x\)"):
         rocpy.epilogue(torch.nn.GELU)
+
+
+def scaled(x, s, t, u=1.0):
+    return x * s + t * u
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "text"),
+    [
+        (functools.partial(scaled, u=2.0), ("s", "t"), "x * s + t * 2.0"),
+        (functools.partial(scaled, t=3.0, u=2.0), ("s",), "x * s + 6.0"),
+        (functools.partial(functools.partial(scaled, u=2.0), u=4.0), ("s", "t"), "x * s + t * 4.0"),
+    ],
+)
+def test_arguments_that_a_partial_sets_are_constants(function, inputs, text):
+    epilogue = rocpy.epilogue(function)
+    assert (epilogue.inputs, text_of(function)) == (inputs, text)
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(epilogue(x, *(5.0,) * len(inputs)), function(x, *(5.0,) * len(inputs)))
+
+
+def test_parameters_behind_one_that_a_partial_sets():
+    with pytest.raises(rocpy.InvalidProblemError, match=r"test_trace.py:.*keyword-only parameters, behind s, which"):
+        rocpy.epilogue(functools.partial(scaled, s=2.0))
 
 
 def test_not_callable():

@@ -162,11 +162,13 @@ def base_type(bound: Bound) -> str:
 
 def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
     """Return the product that an unfused epilogue begins with, and what is left to compute."""
+    from rocpy.epilogues.expressions.types import category
     from rocpy.epilogues.lowering.match import NativeForm, nearest
 
-    if not bound.resolved.compute:
+    dtype = base_type(bound)
+    if not bound.resolved.compute or category(dtype) < 2:  # the library's epilogues of integers take no fractions
         return NativeForm(), bound.resolved.expression
-    return nearest(bound.resolved.expression, _kinds(bound, base_type(bound)), bound.problem.c is None)
+    return nearest(bound.resolved.expression, _kinds(bound, dtype), bound.problem.c is None)
 
 
 def check_promise(bound: Bound, options: Options) -> None:

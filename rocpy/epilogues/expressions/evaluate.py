@@ -16,6 +16,7 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.modules import is_tensor
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues.expressions.expression import Expression, Node
+from rocpy.epilogues.expressions.powers import expanded
 from rocpy.epilogues.expressions.types import (
     ARRAY,
     NUMBER,
@@ -62,6 +63,8 @@ def evaluate(
         wide_results = evaluate(expression, x.to_numpy(), inputs, x_type, out_types)
         return tuple(_buffer(value) for value in wide_results)
     arrays = _arrays_of(x)
+    if not arrays.are_recorded(x, *inputs.values()):
+        expression = expanded(expression)
     named = {name: type_of(inputs[name], name) for name in expression.used_inputs}
     counted = name_of(x.dtype, "x") if x_type is None else x_type
     types, compared = _types_of(expression, counted, tuple(named.items()))
@@ -121,6 +124,8 @@ def _node(
     args = [_converted(arrays, arg, wide) for arg in args]
     if node.op == "interleave":
         args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
+    if node.op == "power":
+        return arrays.run("power", args[0], node.value)
     if node.op == "pick":
         return args[0][..., node.value :: 2] if _columns(args[0]) else args[0]
     return arrays.run(node.op, *args)
@@ -179,6 +184,10 @@ class _Arrays:
         """Return an array with its values in another type that holds them, or as numpy converts them."""
         wanted = _numpy_type(dtype)
         return array if array.dtype == wanted else array.astype(wanted)
+
+    def are_recorded(self, *arrays: Any) -> bool:  # noqa: ARG002
+        """Whether operations on arrays are recorded for a gradient, so that a power must be one operation."""
+        return False
 
     def copy(self, array: Any) -> Any:
         """Return a dense copy."""
@@ -305,6 +314,11 @@ class _TorchArrays(_Arrays):
     def convert(self, array: Any, dtype: str) -> Any:
         return array.to(getattr(self.module, dtype))
 
+    def are_recorded(self, *arrays: Any) -> bool:
+        if self.module.autograd.forward_ad._current_level >= 0:
+            return True
+        return self.module.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in arrays)
+
     def copy(self, array: Any) -> Any:
         return array.clone(memory_format=self.module.contiguous_format)
 
@@ -325,6 +339,8 @@ class _TorchArrays(_Arrays):
         if name == "interleave":
             even, odd = self.module.broadcast_tensors(*args)
             return self.module.stack([even, odd], dim=-1).flatten(-2)
+        if name == "power":
+            return self.module.pow(*args)
         if name in ("silu", "gelu", "gelu_tanh"):
             return self._gate(name, *args)
         args = self._operands(args, name in _TORCH_TENSORS or (name == "clamp" and len(set(map(is_number, args))) > 1))
@@ -342,11 +358,12 @@ class _TorchArrays(_Arrays):
         return tuple(taken)
 
     def _gate(self, name: str, x: Any) -> Any:
-        # With their limits: torch's own are NaN at an infinity, and infinite before it.
-        functional, near = self.module.nn.functional, x.clamp(min=-1000.0)
+        # With their limits: torch's own, or their slopes, are NaN at an infinity, and infinite or NaN before it.
+        functional, near = self.module.nn.functional, x.clamp(-1000.0, 1000.0)
         if name == "silu":
-            return functional.silu(near)
-        value = functional.gelu(near, approximate="tanh" if name == "gelu_tanh" else "none")
+            value = functional.silu(near)
+        else:
+            value = functional.gelu(near, approximate="tanh" if name == "gelu_tanh" else "none")
         return self.module.where(x > 1000.0, x, value)
 
 

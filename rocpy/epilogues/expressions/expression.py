@@ -5,38 +5,21 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rocpy.epilogues.expressions.node_types import check_numbers, node_type
+from rocpy.epilogues.expressions.nodes import Node, halves_of
 from rocpy.epilogues.expressions.operations import OPERATIONS, fold
+from rocpy.epilogues.expressions.records import FORMAT, read, row_of
 from rocpy.epilogues.expressions.text import text_of
-from rocpy.epilogues.expressions.types import COMPARISONS, NAMES, category, comparison_type
+from rocpy.epilogues.expressions.types import COMPARISONS, category, comparison_type
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Builder", "Expression", "Node", "with_bias"]
 
-FORMAT = 1
 Number = bool | int | float
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operation: its name, the places of its operands, and an attribute.
-
-    The attribute is the name of an ``input``, the value of a ``const``, the type of a ``cast``, the lane of a ``pick``.
-    """
-
-    op: str
-    args: tuple[int, ...] = ()
-    value: Any = None
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from others; 1, 1.0 and True are three constants, and -0.0 is not 0.0."""
-        return self.op, self.args, type(self.value).__name__, repr(self.value)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,19 +86,12 @@ class Expression:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the expression as plain values for JSON and for :meth:`from_dict`."""
-        nodes = []
-        for node in self.nodes:
-            row: list[Any] = [node.op, *node.args]
-            if node.op in _WITH_VALUE:
-                infinite = isinstance(node.value, float) and not math.isfinite(node.value)
-                row.append(repr(node.value) if infinite else node.value)
-            nodes.append(row)
         return {
             "format": FORMAT,
             "name": self.name,
             "inputs": list(self.inputs),
             "defaults": dict(self.defaults),
-            "nodes": nodes,
+            "nodes": [row_of(node) for node in self.nodes],
             "outputs": list(self.outputs),
             "single": self.single,
         }
@@ -133,29 +109,7 @@ class Expression:
         InvalidProblemError
             If it is no such record.
         """
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            version = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-            raise InvalidProblemError(
-                f"an expression's record has format {version!r}; this rocpy reads format {FORMAT}"
-            )
-        try:
-            inputs, defaults = tuple(data["inputs"]), tuple(sorted(data.get("defaults", {}).items()))
-            nodes = tuple(_node_from(row, position, inputs) for position, row in enumerate(data["nodes"]))
-            outputs = tuple(data["outputs"])
-            single, name = data["single"], data.get("name", "epilogue")
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            raise InvalidProblemError(f"this is not an expression's record: {error}") from None
-        if not all(isinstance(one, str) for one in inputs) or len(set(inputs)) < len(inputs):
-            raise InvalidProblemError(f"an expression's record has inputs {list(inputs)!r:.80}; they are names")
-        for default, value in defaults:
-            if default not in inputs or not _is_number(value):
-                raise InvalidProblemError(
-                    f"an expression's record has a default {default!r:.80}: {value!r:.80}; expected a number"
-                )
-        right = all(isinstance(one, int) and 0 <= one < len(nodes) for one in outputs) and outputs
-        if not right or not isinstance(single, bool) or (single and len(outputs) != 1):
-            raise InvalidProblemError(f"an expression's record has outputs {list(outputs)} of {len(nodes)} nodes")
-        return cls(inputs, nodes, outputs, single, defaults, str(name))
+        return cls(*read(data))
 
     @classmethod
     def from_json(cls, text: str) -> Expression:
@@ -196,16 +150,7 @@ class Expression:
     @property
     def halves(self) -> tuple[bool | None, ...]:
         """For each node, whether it has half the product's columns; ``None`` if it fits both."""
-        per_node: list[bool | None] = []
-        for node in self.nodes:
-            kinds = {per_node[arg] for arg in node.args} - {None}
-            if node.op in ("x", "interleave"):
-                per_node.append(False)
-            elif node.op == "pick":
-                per_node.append(True)
-            else:
-                per_node.append(kinds.pop() if kinds else None)
-        return tuple(per_node)
+        return halves_of(self.nodes)
 
     @property
     def halved(self) -> bool:
@@ -271,9 +216,6 @@ class Expression:
         return f"<rocpy epilogue {self}>"
 
 
-_WITH_VALUE = ("input", "const", "cast", "pick")
-
-
 class _Identity:
     """An expression as a key of a cache by identity, so that its hash is computed once."""
 
@@ -303,34 +245,11 @@ def _from_json(text: str) -> Expression:
     return Expression.from_dict(data)
 
 
-def _node_from(row: Sequence[Any], position: int, inputs: tuple[str, ...]) -> Node:
-    operation = OPERATIONS[row[0]]
-    args = tuple(row[1 : 1 + operation.arity])
-    if any(not isinstance(arg, int) or not 0 <= arg < position for arg in args) or len(args) != operation.arity:
-        raise ValueError(f"node {position} has operands {list(args)}")
-    if operation.name not in _WITH_VALUE:
-        return Node(operation.name, args)
-    value = row[1 + operation.arity]
-    allowed = {
-        "input": lambda: value in inputs,
-        "const": lambda: value in ("inf", "-inf", "nan") if isinstance(value, str) else _is_number(value),
-        "cast": lambda: value in NAMES,
-        "pick": lambda: value in (0, 1),
-    }
-    if not allowed[operation.name]():
-        raise ValueError(f"node {position}, {operation.name}, has {value!r}")
-    return Node(operation.name, args, float(value) if operation.name == "const" and isinstance(value, str) else value)
-
-
 def free_name(name: str, taken: Sequence[str]) -> str:
     """Return a name, with underscores behind it where it is taken."""
     while name in taken:
         name += "_"
     return name
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 class Builder:
@@ -360,8 +279,8 @@ class Builder:
         """Return the place of a node without operands."""
         return self._put(node)
 
-    def const(self, value: Number) -> int:
-        """Return the place of a constant.
+    def const(self, value: Number, dtype: str = "") -> int:
+        """Return the place of a constant: a number, or an array without axes of a type.
 
         Raises
         ------
@@ -372,7 +291,7 @@ class Builder:
             raise InvalidProblemError(
                 "an integer below -2**63 or above 2**63 - 1 among an epilogue's numbers; use a float"
             )
-        return self._put(Node("const", (), value))
+        return self._put(Node("const", (), value, dtype))
 
     def value(self, position: int) -> Number | None:
         """Return the value of a node that is a constant."""
@@ -382,7 +301,7 @@ class Builder:
     def op(self, name: str, *args: int, value: Any = None) -> int:
         """Return the place of an operation on other nodes."""
         operation = OPERATIONS[name]
-        known = [self.nodes[arg].value for arg in args if self.nodes[arg].op == "const"]
+        known = [self.nodes[arg].value for arg in args if self._is_number(arg)]
         if operation.value is not None and len(known) == len(args):
             folded = fold(operation, known)
             if folded is not None:
@@ -397,10 +316,14 @@ class Builder:
             args = args[::-1]  # a number comes second, so that 2 * x and x * 2 are one
         return self._put(Node(name, args, value))
 
+    def _is_number(self, position: int) -> bool:
+        # An array without axes has a type of its own, which a folded value would not have.
+        return self.nodes[position].op == "const" and not self.nodes[position].dtype
+
     def _is_one(self, position: int) -> bool:
         # A 1.0 makes whole numbers floating-point ones; the integer changes nothing.
         value = self.value(position)
-        return type(value) is int and value == 1
+        return self._is_number(position) and type(value) is int and value == 1
 
     def _is_numeric(self, position: int) -> bool:
         # Truth values become whole numbers when they are multiplied; the types of others are not known yet.
@@ -440,7 +363,7 @@ class Builder:
                 node = self.nodes[position]
                 if done:
                     order[position] = len(nodes)
-                    nodes.append(Node(node.op, tuple(order[arg] for arg in node.args), node.value))
+                    nodes.append(replace(node, args=tuple(order[arg] for arg in node.args)))
                 else:
                     stack.append((position, True))
                     stack += [(arg, False) for arg in reversed(node.args)]

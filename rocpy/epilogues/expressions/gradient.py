@@ -294,19 +294,31 @@ def _bounded(within: str, beyond: str) -> Callable[..., Any]:
     return rule
 
 
+def _power(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    # Of the power itself: a step of how it is computed may be infinite where this is not.
+    return (write.mul(write.mul(g, float(node.value)), write.builder.op("power", a, value=node.value - 1)),)
+
+
+# Beyond it the slope of a gate is 0 or 1; one of its factors would be infinite.
+_FAR = 1000.0
+
+
 def _silu(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    a = write.clamp(a, -_FAR, _FAR)
     s = write.sigmoid(a)
     slope = write.mul(s, write.add(write.mul(a, write.sub(write.number(1), s)), write.number(1)))
     return (write.mul(g, slope),)
 
 
 def _gelu(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    a = write.clamp(a, -_FAR, _FAR)
     below = write.mul(write.add(write.erf(write.mul(a, _ROOT)), write.number(1)), 0.5)
     density = write.mul(write.exp(write.mul(write.mul(a, a), -0.5)), _DENSITY)
     return (write.mul(g, write.add(below, write.mul(a, density))),)
 
 
 def _gelu_tanh(write: Any, g: int, y: int, a: int, node: Any) -> Any:  # noqa: ARG001
+    a = write.clamp(a, -_FAR, _FAR)
     square = write.mul(a, a)
     inner = write.mul(write.mul(a, write.add(write.mul(square, 0.044715), write.number(1))), 2.0 * _TANH)
     s = write.sigmoid(inner)
@@ -342,6 +354,7 @@ _RULES: dict[str, Callable[..., Any]] = {
         w.mul(g, w.mul(w.exp(w.neg(w.mul(a, a))), 2.0 / math.sqrt(math.pi))),
     ),
     "sigmoid": lambda w, g, y, a, node: (w.mul(g, w.mul(y, w.sub(w.number(1), y))),),  # noqa: ARG005
+    "power": _power,
     "silu": _silu,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,

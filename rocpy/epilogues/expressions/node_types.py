@@ -11,6 +11,7 @@ from rocpy.epilogues.expressions.types import (
     ARRAY,
     COMPARISONS,
     NUMBER,
+    ZERO_DIM,
     category,
     number_type,
     result_type,
@@ -32,17 +33,17 @@ def node_type(node: Any, args: list[tuple[str, int]], x: str, inputs: Mapping[st
     kind = OPERATIONS[node.op].kind
     if kind == "leaf":
         if node.op == "const":
-            return number_type(node.value), NUMBER
+            return (node.dtype, ZERO_DIM) if node.dtype else (number_type(node.value), NUMBER)
         return (x, ARRAY) if node.op == "x" else inputs[node.value]
     rank = max(own for _, own in args)
     if kind == "cast":
-        return node.value, rank
+        return node.value, max(rank, ZERO_DIM)  # a number that is cast has that type, whatever it is combined with
     if kind == "bool":
         if node.op not in COMPARISONS:
             _check_truth_values(node.op, args)
         return "bool", rank
     if kind == "like":
-        return args[1][0], args[0][1]
+        return args[1][0], max(args[0][1], ZERO_DIM)
     type_, _ = result_type(args[1:] if kind == "where" else args)
     if kind == "float" and category(type_) < 2:
         return "float32", rank

@@ -114,6 +114,8 @@ _ROWS = (
     Operation("silu", 1, "float", value=_never_far_left(lambda x: x * _sigmoid(x))),
     Operation("gelu", 1, "float", value=_never_far_left(lambda x: 0.5 * x * math.erfc(-x * math.sqrt(0.5)))),
     Operation("gelu_tanh", 1, "float", value=_never_far_left(_gelu_tanh)),
+    # With a negative integer as its exponent; others are products.
+    Operation("power", 1, "float"),
     Operation("round", 1, "promote", value=_whole(round)),
     Operation("floor", 1, "promote", value=_whole(math.floor)),
     Operation("ceil", 1, "promote", value=_whole(math.ceil)),

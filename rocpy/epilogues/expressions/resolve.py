@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from rocpy.epilogues.expressions.expression import Builder, Expression
+from rocpy.epilogues.expressions.powers import expanded
 from rocpy.epilogues.expressions.types import category, compute_type
 
 __all__ = ["Pending", "Resolved", "is_exact", "resolve"]
@@ -88,6 +89,7 @@ def is_exact(expression: Expression) -> bool:
 @functools.lru_cache(maxsize=512)
 def _resolve(expression: Expression, x_type: str, inputs: tuple[tuple[str, tuple[str, int]], ...]) -> Resolved:
     named = dict(inputs)
+    expression = expanded(expression)
     types = expression.types(x_type, named)
     builder = Builder(expression.inputs)
     copies: list[int] = []
@@ -107,7 +109,7 @@ def _resolve(expression: Expression, x_type: str, inputs: tuple[tuple[str, tuple
         elif args:
             here = builder.op(node.op, *args, value=node.value)
         else:
-            here = builder.leaf(node)
+            here = builder.leaf(replace(node, dtype=compute_type(node.dtype)) if node.dtype else node)
         copies.append(here)
     explicit = builder.finish(
         [copies[index] for index in expression.outputs], expression.single, expression.defaults, expression.name

@@ -45,12 +45,16 @@ def _node_text(node: Any, product: str, shown: Mapping[int, str], strength: Mapp
         return product, 9
     if node.op == "input":
         return str(node.value), 9
+    if node.dtype:
+        return f"{node.dtype}({node.value!r})", 9
     if node.op == "const":
         return repr(node.value), 9 if not isinstance(node.value, (int, float)) or node.value >= 0 else 6
     if node.op == "cast":
         return f"{_wrapped(node.args[0], 9, shown, strength)}.to({node.value})", 9
     if node.op == "pick":
         return f"{_wrapped(node.args[0], 9, shown, strength)}[..., {node.value}::2]", 9
+    if node.op == "power":
+        return f"{_wrapped(node.args[0], 9, shown, strength)} ** {node.value}", 8
     if operation.symbol and operation.arity == 1:
         return f"{operation.symbol}{_wrapped(node.args[0], 7, shown, strength)}", 6
     if operation.symbol:

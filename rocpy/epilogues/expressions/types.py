@@ -93,10 +93,10 @@ def name_of(dtype: Any, subject: str = "dtype") -> str:
     text = str(dtype).removeprefix("torch.")
     if isinstance(dtype, type) and dtype in (bool, int, float):
         text = {bool: "bool", int: "int64", float: "float64"}[dtype]
-    elif isinstance(dtype, (type, np.dtype)):
-        text = np.dtype(dtype).name
-    elif isinstance(dtype, str) and text not in NAMES:
-        text = _numpy_name(text)
+    elif isinstance(dtype, type) and str(getattr(dtype, "dtype", "")).startswith("torch."):
+        text = str(getattr(dtype, "dtype")).removeprefix("torch.")  # noqa: B009 (a class of tensors, such as torch.DoubleTensor)
+    elif isinstance(dtype, (type, np.dtype, str)) and text not in NAMES:
+        text = _numpy_name(dtype)
     if text in NAMES:
         return text
     try:
@@ -111,12 +111,12 @@ def name_of(dtype: Any, subject: str = "dtype") -> str:
     return text
 
 
-def _numpy_name(text: str) -> str:
-    """Return the name of a type that numpy has by another one, such as ``"float"`` or ``"u1"``."""
+def _numpy_name(dtype: Any) -> str:
+    """Return the name of a type that numpy has, by another one too, such as ``"float"`` or ``"u1"``."""
     try:
-        return np.dtype(text).name
-    except TypeError:
-        return text
+        return np.dtype(dtype).name
+    except (TypeError, ValueError):
+        return str(dtype)
 
 
 def compute_type(dtype: str) -> str:

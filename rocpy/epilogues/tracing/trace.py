@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import sys
@@ -293,7 +294,7 @@ def applied(expression: Expression, builder: Builder, x: Any, inputs: Mapping[st
         elif node.op in ("x", "input"):
             values.append(x if node.op == "x" else inputs[node.value])
         elif node.op == "const":
-            values.append(node.value)
+            values.append(Traced(builder, builder.leaf(node)))
         else:
             values.append(_located(expression.name, writer.op, node.op, *args, value=node.value))
     results = tuple(writer.lifted(values[position]) for position in expression.outputs)
@@ -362,6 +363,8 @@ def _check_default(name: str, value: Any) -> None:
 def _code(function: Callable[..., Any]) -> Any:
     """Return the code of a function, or of what a callable object runs; ``None`` where it is no Python."""
     written = inspect.unwrap(function)
+    while isinstance(written, functools.partial):
+        written = inspect.unwrap(written.func)
     return getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
 
 
@@ -393,6 +396,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tu
     if is_foreign and any(one.default is not one.empty or one.kind > one.POSITIONAL_OR_KEYWORD for one in parameters):
         _refuse_signature(function, name, "its parameters are not the product and named inputs")
     location = f"{_location(function)}{name}: "
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    parameters = [one for one in parameters if one.name not in bound]  # what a partial sets is a constant
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise InvalidProblemError(f"{location}*{one.name}: an epilogue's inputs have names; write them out")
@@ -401,7 +406,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tu
     if not parameters or parameters[0].default is not parameters[0].empty:
         raise InvalidProblemError(f"{location}its first parameter must be the product, without a default")
     if any(one.kind is one.KEYWORD_ONLY for one in parameters):
-        raise InvalidProblemError(f"{location}keyword-only parameters; write its inputs without the *")
+        behind = f", behind {', '.join(bound)}, which functools.partial sets by name" if bound else ""
+        raise InvalidProblemError(f"{location}keyword-only parameters{behind}; write its inputs without the *")
     return tuple(one.name for one in parameters[1:]), tuple(
         (one.name, plain_number(one.default)) for one in parameters[1:] if one.default is not one.empty
     )

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
+from rocpy.epilogues.expressions.powers import product
+from rocpy.epilogues.tracing.writer import type_of_constant
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = ["LISTED", "MEANINGS"]
@@ -83,7 +86,10 @@ def _hardsigmoid(write: Any, input: Any, inplace: bool = False) -> Any:  # noqa:
 
 
 def _hardswish(write: Any, input: Any, inplace: bool = False) -> Any:  # noqa: A002, ARG001
-    return write.op("div", write.op("mul", input, write.op("clamp", write.op("add", input, 3), 0, 6)), 6)
+    # Outside of the ramp it is -0.0 or the operand, without a factor that could be infinite or a gradient that is NaN.
+    inside = write.op("div", write.op("mul", input, write.op("clamp", write.op("add", input, 3), 0, 6)), 6)
+    above = write.op("where", write.op("ge", input, 3), input, inside)
+    return write.op("where", write.op("le", input, -3), -0.0, above)
 
 
 def _masked_fill(write: Any, input: Any, mask: Any, value: Any) -> Any:  # noqa: A002
@@ -106,59 +112,31 @@ def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
 
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
-    exponent = write.constant(exponent)
-    if isinstance(exponent, bool):
-        raise UnsupportedError(f"a power whose exponent is the truth value {exponent}; pass {int(exponent)}")
-    if exponent is None:
+    number = write.constant(exponent)
+    if isinstance(number, bool):
+        raise UnsupportedError(f"a power whose exponent is the truth value {number}; pass {int(number)}")
+    if number is None:
         raise UnsupportedError(
             "a power whose exponent is not a constant number; use exp(exponent * log(x)) where x is positive"
         )
-    twice = 2 * exponent
-    if (
-        not math.isfinite(exponent)
-        or twice != int(twice)
-        or abs(exponent) > _HIGHEST_POWER
-        or (twice % 2 and abs(exponent) != 0.5)
-    ):
+    is_root = abs(number) == 0.5
+    if not math.isfinite(number) or abs(number) > _HIGHEST_POWER or (number != int(number) and not is_root):
         raise UnsupportedError(
-            f"the power {exponent}; integer exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are supported: use "
+            f"the power {number}; integer exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are supported: use "
             "exp(exponent * log(x)) where x is positive"
         )
-    if abs(exponent) == 0.5:
-        return write.op("sqrt" if exponent > 0 else "rsqrt", input)
-    count = abs(int(exponent))
-    if isinstance(exponent, float):
-        input = write.op("mul", input, 1.0)  # noqa: A001 (whole numbers become floats)
-    elif count < 2:
-        input = write.op("mul", input, 1)  # noqa: A001 (truth values become whole numbers, others stay as they are)
+    count = abs(int(number))
+    if type_of_constant(exponent) or (not is_root and (isinstance(number, float) or count < 2)):
+        # Whole numbers become floats, and truth values whole numbers; others stay as they are.
+        input = write.op("mul", input, write.one_like(number, exponent))  # noqa: A001
+    if is_root:
+        return write.op("sqrt" if number > 0 else "rsqrt", input)
     if count == 0:
         # 1 whatever x is, NaN and infinity too, in its type.
         return write.cast_like(write.op("not", write.op("lt", input, input)), input)
-    if exponent > 0:
-        return _product(write, input, count)
-    if count == 1:
-        return write.op("div", 1, input)
-    # The reciprocal of the power, which rounds least. Where the power is infinite, or so small that it has lost digits,
-    # the power of the reciprocal: 4 / power is 0 or infinite there. Each is of 1 where the other one counts, so that
-    # neither spoils the gradient.
-    input = write.op("mul", input, 1.0)  # noqa: A001 (powers of whole numbers could overflow)
-    size = write.op("abs", write.op("div", 4.0, _product(write, input, count)))
-    inside = write.op("and", write.op("gt", size, 0), write.op("lt", size, math.inf))
-    power = _product(write, write.op("where", inside, input, 1), count)
-    inverse = write.op("div", 1, write.op("where", inside, 1, input))
-    return write.op("div", _product(write, inverse, count), power)
-
-
-def _product(write: Any, factor: Any, count: int) -> Any:
-    """Return a power with a positive exponent, by squares."""
-    power, square = None, factor
-    while count:
-        if count & 1:
-            power = square if power is None else write.op("mul", power, square)
-        count >>= 1
-        if count:
-            square = write.op("mul", square, square)
-    return power
+    if number > 0:
+        return product(functools.partial(write.op, "mul"), input, count)
+    return write.op("div", 1, input) if count == 1 else write.op("power", input, value=-count)
 
 
 def _float_power(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
@@ -259,6 +237,6 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "where": _where,
     "where_of_tensor": _where_of_tensor,
     "to": _to,
-    "type_as": lambda write, input, other: write.cast_like(input, other),  # noqa: A006
+    "type_as": lambda write, input, other: write.cast(input, other),  # noqa: A006
     "positive": _positive,
 }

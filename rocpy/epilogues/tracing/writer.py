@@ -12,7 +12,7 @@ from rocpy.epilogues.expressions.operations import OPERATIONS
 from rocpy.epilogues.expressions.types import name_of, plain_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["TypeOf", "Value", "Writer"]
+__all__ = ["TypeOf", "Value", "Writer", "type_of_constant"]
 
 
 class Value:
@@ -59,7 +59,7 @@ class Writer:
             if value.builder is not self.builder:
                 raise InvalidOperandError("a value of another function's trace; pass what it needs as a named input")
             return value.node
-        return self.builder.const(self.number(value))
+        return self.builder.const(self.number(value), type_of_constant(value))
 
     def lifted(self, value: Any) -> Any:
         """Return a constant as a value."""
@@ -106,9 +106,24 @@ class Writer:
         return self.op("cast_like", value, other)
 
     def cast(self, value: Any, target: Any) -> Value:
-        """Return a value in another type: a named one, or that of a traced value."""
+        """Return a value in another type: a named one, or that of a traced value or of an array."""
         if isinstance(target, TypeOf):
             target = target.of
         if isinstance(target, Value):
             return self.cast_like(value, target)
-        return self.op("cast", value, value=name_of(target))
+        is_array = hasattr(target, "shape") and not isinstance(target, (type, np.dtype))
+        return self.op("cast", value, value=name_of(target.dtype if is_array else target))
+
+    def one_like(self, number: bool | float, value: Any) -> Any:
+        """Return a 1 that gives what it multiplies the type of a constant; ``number`` is its Python number."""
+        one = type(number)(1)
+        dtype = type_of_constant(value)
+        return self.kind(self.builder, self.builder.const(one, dtype)) if dtype else one
+
+
+def type_of_constant(value: Any) -> str:
+    """Return the type of an array without axes, an empty name for a number."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, np.generic) or dtype is None:
+        return ""
+    return name_of(dtype, "an array without axes from outside the function")
