@@ -64,7 +64,7 @@ class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; that of x is summed over the ranks."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        grad_rows = as_matrix(grad, grad.shape[-1]).contiguous()
+        grad_rows = as_matrix(grad).contiguous()
         grads: list[Any] = [None] * 6
         if ctx.needs_input_grad[0]:
             summed_product = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
@@ -102,7 +102,7 @@ class RowLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; where the result was cut, its gradient is gathered first."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        grad_rows = as_matrix(grad, grad.shape[-1]).contiguous()
+        grad_rows = as_matrix(grad).contiguous()
         grads: list[Any] = [None] * 6
         if sequence_parallel:
             grad_x, grad_rows = all_gather_matmul(grad_rows, weight.conj(), comm=comm, chunks=chunks, gathered=True)

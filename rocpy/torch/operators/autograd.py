@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rocpy._producers.torch_modes import is_sharded
 from rocpy.blaslt.front.function import matmul
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count_gradients, watched
+from rocpy.torch.operators.sharding import evenly_sharded
 
 __all__ = ["LinearFunction", "apply_linear", "as_matrix", "in_rows", "linear_backward", "needs_grad"]
 
@@ -27,13 +29,15 @@ def needs_grad(*operands: object) -> bool:
 
 def in_rows(x: Tensor) -> Tensor:
     """Return a tensor as one matrix, its axes but the last in one; ``flatten`` has no rule for entries of a batch."""
+    if is_sharded(x):
+        x = evenly_sharded(x)
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def as_matrix(d: Tensor, columns: int) -> Tensor:
+def as_matrix(d: Tensor) -> Tensor:
     """Return a gradient as one matrix that the library can read twice without a copy; an expanded one is made dense."""
     if d.dim() != 2:
-        d = d.reshape(math.prod(d.shape[:-1]), columns)
+        d = in_rows(d)
     return d if d.is_contiguous() or d.t().is_contiguous() else d.contiguous()
 
 
@@ -86,7 +90,7 @@ def linear_backward(
     ``x`` is given where the weight needs a gradient, ``weight`` where the input does.
     """
     lead = d.shape[:-1]
-    d = as_matrix(d, d.shape[-1])
+    d = as_matrix(d)
     grad_x = grad_weight = grad_bias = None
     if watched:
         fused = x is not None and need_bias
@@ -97,7 +101,7 @@ def linear_backward(
         if len(lead) != 1:
             grad_x = grad_x.reshape(*lead, weight.shape[1])
     if x is not None:
-        rows = x if x.dim() == 2 else x.reshape(d.shape[0], x.shape[-1])
+        rows = x if x.dim() == 2 else in_rows(x)
         if is_complex:
             rows = rows.conj()
         if need_bias:

@@ -115,8 +115,7 @@ def _through_activation(
     grad: Tensor, w2: Tensor, saved: Tensor, epilogues: Fused, need_bias: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient of the first layer's pre-activation and of its bias, as one product."""
-    columns, inner = w2.shape
-    rows, aux = as_matrix(grad, columns), as_matrix(saved, inner)
+    rows, aux = as_matrix(grad), as_matrix(saved)
     if watched:
         count_gradients(rows, gradients=1, fused_gradients=1)
     if need_bias:

@@ -124,10 +124,10 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
             if after is not None:
                 grad_hidden = after if grad_hidden is None else after + grad_hidden
         if fused:
-            lines = as_matrix(grad, w2.shape[0])
+            lines = as_matrix(grad)
             if watched:
                 count_gradients(lines, gradients=1, fused_gradients=1)
-            available = _inputs(b1, product=as_matrix(pre, pre.shape[-1]))
+            available = _inputs(b1, product=as_matrix(pre))
             epilogue = _backward_of(ctx.expression)
             wanted = {name: value for name, value in available.items() if name in epilogue.inputs}
             d = matmul(lines, w2, epilogue=epilogue, epilogue_inputs=wanted, dtype=pre.dtype).view(pre.shape)

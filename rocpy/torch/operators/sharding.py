@@ -11,7 +11,7 @@ import torch
 from rocpy._producers.torch_modes import is_batched, is_sharded
 from rocpy.blaslt.model.epilogues import EPILOGUES
 
-__all__ = ["lacks_lists", "register_for"]
+__all__ = ["evenly_sharded", "lacks_lists", "register_for"]
 
 _registered = False
 
@@ -26,6 +26,22 @@ def register_for(operands: Iterable[Any]) -> None:
     """Register the strategies when the first DTensor comes by; its module takes a second to import."""
     if not _registered and any(map(is_sharded, operands)):
         _register()
+
+
+def evenly_sharded(x: Any) -> Any:
+    """Return a DTensor whose axes but the last torch can join: uneven ones are gathered on each rank."""
+    from torch.distributed.tensor import Replicate
+
+    sizes, placements = list(x.shape), list(x.placements)
+    for i, ranks in enumerate(x.device_mesh.shape):
+        axis = getattr(placements[i], "dim", None)
+        if axis is None or axis == x.dim() - 1:
+            continue
+        if sizes[axis] == 0 or sizes[axis] % ranks:
+            placements[i] = Replicate()
+        else:
+            sizes[axis] //= ranks
+    return x.redistribute(placements=placements)
 
 
 # Each strategy is a pair of lists: the cuts of the results and those of the operands, None for other arguments.

@@ -93,6 +93,29 @@ def check_gate(mesh, x):
                     one.detach().zero_()
 
 
+def check_uneven(mesh):
+    """Batches that the ranks cannot cut evenly, of products and layers, with all gradients."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    def product(x, weight, bias):
+        return rocpy.matmul(x, weight.t(), bias=bias, epilogue="relu_bias")
+
+    def mlp(x, weight, bias):
+        return torch.ops.rocpy.mlp(x, weight, bias, weight.t(), None, "gelu")
+
+    calls = [product, mlp, lambda x, weight, bias: rt.linear(x, weight, bias, "gelu")]
+    for shape, axis in (((3, 5, 8), 0), ((1, 5, 8), 0), ((2, 5, 8), 1), ((2, 3, 5, 8), 1)):
+        operands = torch.randn(shape), torch.randn(6, 8), torch.randn(6)
+        for call in calls:
+            plain = [x.clone().requires_grad_() for x in operands]
+            cuts = [Shard(axis)], [Replicate()], [Replicate()]
+            sharded = [distribute_tensor(x, mesh, cut).requires_grad_() for x, cut in zip(operands, cuts, strict=True)]
+            for y in (call(*plain), call(*sharded)):
+                whole(y).square().sum().backward()
+            for one, other in zip(sharded, plain, strict=True):
+                close(whole(one.grad), other.grad, rtol=1e-4, atol=1e-4)
+
+
 def parallel(rank, size, store, kind):
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
@@ -123,6 +146,9 @@ def parallel(rank, size, store, kind):
                             close(whole(found[1][key]), wanted[1][key])
                             found, wanted = found[0], wanted[0]
                         close(whole(found), wanted)
+            return True
+        if kind == "uneven":
+            check_uneven(mesh)
             return True
         if kind == "blocks":
             check_blocks(mesh, x)
@@ -158,6 +184,6 @@ def workers():
     made.close()
 
 
-@pytest.mark.parametrize("kind", ["replaced", "bare", "products", "blocks"])
+@pytest.mark.parametrize("kind", ["replaced", "bare", "products", "blocks", "uneven"])
 def test_tensor_parallel_layers(workers, kind, tmp_path):
     assert workers(parallel, str(tmp_path / "store"), kind) == [True, True]
