@@ -155,6 +155,41 @@ def test_slopes_of_gates_have_their_limits(torch, name):
     np.testing.assert_array_equal(slope, [1, 0, np.nan])
 
 
+WIDTHS = [
+    lambda x, s: (x * s)[..., 0::2] * s,
+    lambda x, s: (x * s)[..., 0::2] + (x + s * s)[..., 1::2] * (s * s),
+    lambda x, s: (x[..., 0::2] * s, (x * s)[..., 1::2]),
+]
+
+
+@pytest.mark.parametrize("place", range(len(WIDTHS)))
+@pytest.mark.parametrize("shape", [(), (4, 1), (1,)])
+def test_an_input_of_all_columns_and_of_half_of_them(torch, rt, place, shape):
+    function = WIDTHS[place]
+    a, b = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((4, 3), (3, 6)))
+    s = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+    def total(results):
+        return sum(one.sum() for one in results) if isinstance(results, tuple) else results.sum()
+
+    expected = torch.autograd.grad(total(function(a @ b, s)), [a, b, s])
+    product = rt.matmul(a, b, epilogue=rocpy.epilogue(function), epilogue_inputs={"s": s})
+    for mine, theirs in zip(torch.autograd.grad(total(product), [a, b, s]), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    x = rocpy.Buffer((4, 6), "float64")
+    x.copy_from((a @ b).detach().numpy())
+    slopes = rocpy.epilogue(function).vjp()(x, {"s": s.detach().numpy()}, [1.0] * (1 + (place == 2)), ["s"])
+    np.testing.assert_allclose(slopes["s"].to_numpy(), expected[2].numpy())
+
+
+def test_one_number_for_all_elements_of_half_the_columns(torch):
+    x = np.arange(8.0).reshape(2, 4)
+    for function in (lambda x: x[..., 0::2], lambda x: x[..., 1::2] * 3.0):
+        slope = rocpy.epilogue(function).vjp()(x, {}, [2.0])["x"]
+        again = rocpy.epilogue(function).vjp()(torch.from_numpy(x), {}, [np.full((2, 2), 2.0)])["x"]
+        np.testing.assert_array_equal(slope, again)
+
+
 @pytest.mark.parametrize("like", ["int32", "int8", "uint8", "bool", "int64", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(5,), ()])
 def test_casts_to_whole_numbers_have_no_gradient(torch, rt, like, shape):

@@ -8,6 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rocpy
+from rocpy.epilogues.expressions.resolve import resolve
+from rocpy.epilogues.lowering.hip import kernel_source
+from rocpy.epilogues.lowering.tile import encode
+from rocpy.epilogues.lowering.triton import text_of
 from rocpy.testing import expressions
 from rocpy.testing.tolerance import FORMATS, compare, gamma, ulp
 
@@ -85,3 +89,27 @@ def test_the_bound_notices_a_wrong_operation(rng):
     ((value, error),) = expressions.bounded(epilogue.expression, x, 1e-6, {"row": row})
     assert compare(value.astype(np.float32), value, error + ulp(value, np.float32)).ok
     assert not compare((value * 1.001).astype(np.float32), value, error + ulp(value, np.float32)).ok
+
+
+def texts_of(function, dtype):
+    """Return what each generated lowering makes of a function: its instructions, or its text without the comment."""
+    epilogue = rocpy.epilogue(function)
+    resolved = resolve(epilogue.expression, dtype, {})
+    hip = [line for line in kernel_source(resolved).source.splitlines() if not line.startswith("//")]
+    return encode(resolved).instructions, hip, text_of(epilogue, dtype, "nn", {}).text
+
+
+@pytest.mark.parametrize(
+    ("function", "same"),
+    [
+        (lambda x: np.clip(np.tanh(x), 0.25, None), lambda x: np.maximum(np.tanh(x), 0.25)),
+        (lambda x: np.clip(np.tanh(x), None, 0.25), lambda x: np.minimum(np.tanh(x), 0.25)),
+        (lambda x: x * np.array(0.1), lambda x: x * 0.1),
+        (lambda x: x + np.array(2, np.int8), lambda x: x + 2.0),
+        (lambda x: np.where(x > np.array(0.25, np.float32), x, np.array(1.5)), lambda x: np.where(x > 0.25, x, 1.5)),
+        (lambda x: (x * 1.0) ** -2 + 0 * x, lambda x: x ** np.array(-2) + 0 * x),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_means_the_same_is_generated_alike(function, same, dtype):
+    assert texts_of(function, dtype) == texts_of(same, dtype)

@@ -31,7 +31,7 @@ from rocpy.epilogues.expressions.types import (
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["evaluate", "is_number", "reduced", "type_of"]
+__all__ = ["added", "evaluate", "is_number", "reduced", "type_of"]
 
 
 def type_of(value: Any, name: str) -> tuple[str, int]:
@@ -123,7 +123,9 @@ def _node(
         args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
     args = [_converted(arrays, arg, wide) for arg in args]
     if node.op == "interleave":
-        args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
+        # One of the two may be one value for all columns.
+        half = (*x.shape[:-1], x.shape[-1] // 2)
+        args = [arrays.module.broadcast_to(arrays.convert(arrays.array(arg, x), wide), half) for arg in args]
     if node.op == "power":
         return arrays.run("power", args[0], node.value)
     if node.op == "pick":
@@ -145,6 +147,13 @@ def reduced(array: Any, like: Any) -> Any:
     if axes:
         array = array.sum(axes).reshape(shape)
     return _arrays_of(array).rounded(array, dtype)
+
+
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two gradients of one variable."""
+    if isinstance(first, Buffer):
+        return _buffer(first.to_numpy() + second.to_numpy())
+    return first + second
 
 
 def interleaved(even: Any, odd: Any) -> Any:
@@ -393,5 +402,5 @@ def _arrays_of(x: Any) -> _Arrays:
 
 def _buffer(array: Any) -> Buffer:
     buffer = Buffer(array.shape, array.dtype)
-    buffer.copy_from(np.ascontiguousarray(array))
+    buffer.copy_from(np.asarray(array, order="C"))
     return buffer

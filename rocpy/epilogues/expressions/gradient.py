@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy.epilogues.expressions.evaluate import evaluate, reduced, type_of
+from rocpy.epilogues.expressions.evaluate import added, evaluate, reduced, type_of
 from rocpy.epilogues.expressions.expression import Builder, Expression, free_name
 from rocpy.epilogues.expressions.inputs import check_names, refuse_missing
 from rocpy.epilogues.expressions.types import NUMBER, category, name_of
@@ -29,7 +30,8 @@ class Gradient:
         A function of the product, of the epilogue's inputs and of its results' gradients. Its results are the
         gradients, each of the product's shape; those of inputs that broadcast must still be summed.
     names
-        The variable of each gradient: the product or an input; variables without a gradient are omitted.
+        The variable of each gradient: the product or an input; variables without a gradient are omitted. An input that
+        goes with all of the product's columns and with half of them has two, whose sums are added.
     gradients
         Names of the inputs of the expression that are the results' gradients.
     forward
@@ -124,7 +126,11 @@ class Gradient:
         names = [typed.names[index] for index in chosen]
         # Sums are taken before they are rounded.
         values = evaluate(part, x, values_by_name, out_types=[_wide(likes[name], name) for name in names])
-        return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
+        by_name: dict[str, Any] = {}
+        for name, value in zip(names, values, strict=True):
+            part = reduced(value, likes[name])
+            by_name[name] = added(by_name[name], part) if name in by_name else part
+        return by_name
 
     def _check_shapes(self, x: Any, gradients: Sequence[Any]) -> None:
         type_of(x, self.product)  # refuses what is no array
@@ -183,21 +189,23 @@ def gradient_of(expression: Expression) -> Gradient:
     names = [free_name("grad" if expression.single else f"grad{index}", expression.inputs) for index in range(count)]
     builder = Builder((*expression.inputs, *names))
     copies = builder.copy(expression)
-    terms: dict[int, list[int]] = {}
+    # By node, and whether it is of half the product's columns: an input that broadcasts may go with both.
+    terms: dict[tuple[int, bool], list[int]] = {}
+    halves = expression.halves
     for output, name in zip(expression.outputs, names, strict=True):
-        terms.setdefault(output, []).append(builder.input(name))
+        terms.setdefault((output, bool(halves[output])), []).append(builder.input(name))
     picked: dict[int, dict[int, list[int]]] = {}
-    totals: dict[str, int] = {}
-    for index in range(len(expression.nodes) - 1, -1, -1):
+    totals: dict[tuple[str, bool], int] = {}
+    for index, half in itertools.product(range(len(expression.nodes) - 1, -1, -1), (True, False)):
         node = expression.nodes[index]
-        own = terms.pop(index, [])
-        if index in picked:
+        own = terms.pop((index, half), [])
+        if not half and index in picked:
             own.append(_interleaved(builder, picked.pop(index)))
         if not own:
             continue
         total = functools.reduce(lambda left, right: builder.op("add", left, right), own)
         if node.op in ("x", "input"):
-            totals[expression.product if node.op == "x" else node.value] = total
+            totals[expression.product if node.op == "x" else node.value, half] = total
             continue
         if node.op == "pick":
             picked.setdefault(node.args[0], {}).setdefault(node.value, []).append(total)
@@ -209,10 +217,15 @@ def gradient_of(expression: Expression) -> Gradient:
         write = _Writer(builder)
         for arg, term in zip(node.args, rule(write, total, copies[index], *args, node=node), strict=True):
             if term is not None and expression.nodes[arg].op != "const":
-                terms.setdefault(arg, []).append(term)
-    order = [name for name in (expression.product, *expression.inputs) if name in totals]
-    derived = builder.finish([totals[name] for name in order], False, (), f"{expression.name}_gradient")
-    return Gradient(derived, tuple(order), tuple(names), expression)
+                terms.setdefault((arg, half or node.op == "interleave"), []).append(term)
+    order = [
+        (name, half)
+        for name in (expression.product, *expression.inputs)
+        for half in (False, True)
+        if (name, half) in totals
+    ]
+    derived = builder.finish([totals[one] for one in order], False, (), f"{expression.name}_gradient")
+    return Gradient(derived, tuple(name for name, _ in order), tuple(names), expression)
 
 
 def _interleaved(builder: Builder, lanes: Mapping[int, list[int]]) -> int:

@@ -122,7 +122,8 @@ class _Body:
         node, half = self.nodes[key[0]], key[1]
         if node.op in ("pick", "interleave"):
             half = node.op == "interleave"
-        return [(arg, half) for arg in node.args]
+        # A constant is written where it is used, in the type that it has there.
+        return [(arg, half) for arg in node.args if self.nodes[arg].op != "const"]
 
     def _value(self, index: int, half: bool) -> str:
         node, dtype = self.nodes[index], compute_type(self.types[index])
@@ -149,7 +150,7 @@ class _Body:
         return _FORMS[node.op](args, wide, self._shape(half))
 
     def _as(self, index: int, dtype: str, half: bool) -> str:
-        if self.nodes[index].op == "const" and category(dtype) == 1:
+        if self.nodes[index].op == "const":
             return self._number(index, dtype, half)
         name, held = self.emit(index, half), compute_type(self.types[index])
         if held == dtype:
