@@ -16,6 +16,7 @@ BOUND = 256
 KERNELS = f"""
 extern "C" __attribute__((device)) int factor = 3;
 extern "C" __attribute__((global)) void put(unsigned *out, unsigned value) {{ out[0] = value; }}
+extern "C" __attribute__((global)) void multiply(unsigned *out) {{ out[0] *= factor; }}
 extern "C" __attribute__((global)) void nothing() {{}}
 extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, {BOUND}))) void bounded() {{}}
 """
@@ -53,7 +54,7 @@ class Code:
         register.restype = ctypes.c_void_p
         self.wrapper = Wrapper(0x48495046, 1, self.image, None)
         self.binary = ctypes.c_void_p(register(ctypes.byref(self.wrapper)))
-        self.symbols = {name: ctypes.create_string_buffer(1) for name in (b"put", b"nothing", b"bounded")}
+        self.symbols = {name: ctypes.create_string_buffer(1) for name in (b"put", b"multiply", b"nothing", b"bounded")}
         for name, symbol in self.symbols.items():
             getattr(hip, "__hipRegisterFunction")(self.binary, symbol, name, name, -1, *[None] * 5)
         self.variable = ctypes.create_string_buffer(4)
@@ -356,6 +357,26 @@ def test_a_registered_variable_is_one_for_each_device(code):
     assert addresses[0] != addresses[1]
     assert values[0] != 2
     assert values[1] == 2
+
+
+@pytest.mark.parametrize("launch", [by_symbol, cooperatively_by_symbol], ids=lambda launch: launch.__name__)
+def test_a_captured_kernel_is_of_the_device_of_its_stream(code, launch):
+    hip, factor, four, none = code.hip, ctypes.c_int(5), ctypes.c_size_t(4), ctypes.c_size_t(0)
+    out, graph = np.ones(1, np.uint32), ctypes.c_void_p()
+    pointer = ctypes.c_void_p(out.ctypes.data)
+    assert hip.hipSetDevice(1) == 0
+    assert hip.hipMemcpyToSymbol(code.variable, ctypes.byref(factor), four, none, 1) == 0
+    stream = hip.created("hipStreamCreateWithFlags", 1)
+    assert hip.hipSetDevice(0) == 0
+    assert hip.hipStreamBeginCapture(stream, 0) == 0
+    params = (ctypes.c_void_p * 1)(ctypes.addressof(pointer))
+    assert launch(code, b"multiply", (1, 1, 1), (1, 1, 1), 0, stream, params) == 0
+    assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    ready = hip.ready(graph)
+    assert hip.hipGraphLaunch(ready, stream) == hip.hipStreamSynchronize(stream) == 0
+    assert out[0] == 5
+    hip.destroy(graphs=[graph], execs=[ready])
+    assert hip.hipStreamDestroy(stream) == 0
 
 
 @contextlib.contextmanager

@@ -195,7 +195,7 @@ hipError_t rocpy_host_hipLaunchCooperativeKernel(const void *host, dim3 grid, di
                                                  unsigned int shared_bytes, hipStream_t stream) {
   return hip_call([=] {
     hipFunction_t function = nullptr;
-    const hipError_t status = kernel_at_symbol(host, current_device(), &function);
+    const hipError_t status = kernel_at_symbol(host, device_of_launch(stream), &function);
     return status != hipSuccess
                ? status
                : launch_on_one(function, {grid, block, shared_bytes}, cooperative_symbol_refusals, stream, args);

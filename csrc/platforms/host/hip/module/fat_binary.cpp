@@ -98,6 +98,11 @@ void forget(std::map<const void *, Symbol> *symbols, const FatBinary *binary) {
 
 }  // namespace
 
+int device_of_launch(hipStream_t handle) {
+  const Stream *stream = resolve(handle);
+  return stream != nullptr ? stream->device : current_device();
+}
+
 hipError_t kernel_at_symbol(const void *host, int device, hipFunction_t *function) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   const auto match = registry().kernels.find(host);
@@ -184,7 +189,7 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
                                       hipStream_t stream) {
   return hip_call([=] {
     hipFunction_t function = nullptr;
-    const hipError_t status = kernel_at_symbol(host, current_device(), &function);
+    const hipError_t status = kernel_at_symbol(host, device_of_launch(stream), &function);
     return status != hipSuccess
                ? status
                : launch_blocks(function, {grid, block, shared_bytes}, symbol_refusals, stream, args, nullptr);

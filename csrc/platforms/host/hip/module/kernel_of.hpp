@@ -19,6 +19,9 @@ hipError_t find_kernel(hipFunction_t function, amdgpu::Launch *launch);
 // The kernel that a host symbol stands for on a device: hipErrorInvalidDeviceFunction if it stands for none.
 hipError_t kernel_at_symbol(const void *host, int device, hipFunction_t *function);
 
+// Whose kernel a launch takes: as in AMD's runtime its stream's device's.
+int device_of_launch(hipStream_t handle);
+
 // Blocks that a multiprocessor holds at a time.
 hipError_t occupancy_of(const amdgpu::Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks);
 
