@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -30,12 +31,17 @@ constexpr int most_devices = 64;
 constexpr size_t most_deferred = 64;
 constexpr int most_threads = 16;
 
+struct Listed {
+  DeviceResource resource;
+  bool is_for_calls;  // a thread in the background must not free it: a stream may be captured
+};
+
 struct Releases {
   std::mutex mutex;
   std::condition_variable freed;
   std::atomic<int> remote_waits[most_devices] = {};
   int being_freed[most_devices] = {};  // threads that free something now
-  std::vector<DeviceResource> deferred;
+  std::vector<Listed> deferred;
   std::atomic<size_t> deferred_count{0};
   int threads = 0;  // that free what is listed beyond the limit
   bool leaks = false;
@@ -70,13 +76,14 @@ Status free_now(const DeviceResource &resource) {
 // Takes the oldest of what is listed beyond the limit off the list. False: there is none, and the thread is to end.
 bool take_surplus(DeviceResource *resource) {
   std::lock_guard<std::mutex> lock(releases->mutex);
-  std::vector<DeviceResource> &all = releases->deferred;
-  if (all.size() <= most_deferred || releases->leaks) {
+  std::vector<Listed> &all = releases->deferred;
+  const auto oldest = std::find_if(all.begin(), all.end(), [](const Listed &one) { return !one.is_for_calls; });
+  if (all.size() <= most_deferred || oldest == all.end() || releases->leaks) {
     --releases->threads;
     return false;
   }
-  *resource = all.front();
-  all.erase(all.begin());
+  *resource = oldest->resource;
+  all.erase(oldest);
   releases->deferred_count.store(all.size());
   return true;
 }
@@ -103,10 +110,11 @@ void start_thread() {
 }
 
 // Call with the mutex held.
-void defer(const DeviceResource &resource) {
-  releases->deferred.push_back(resource);
+void defer(const DeviceResource &resource, bool is_for_calls) {
+  releases->deferred.push_back({resource, is_for_calls});
   releases->deferred_count.store(releases->deferred.size());
-  if (releases->deferred.size() > most_deferred && releases->threads < most_threads) start_thread();
+  const bool is_surplus = !is_for_calls && releases->deferred.size() > most_deferred;
+  if (is_surplus && releases->threads < most_threads) start_thread();
 }
 
 // Whether it is to be freed now, which end_free() follows.
@@ -114,7 +122,7 @@ bool begin_free(const DeviceResource &resource) {
   std::lock_guard<std::mutex> lock(releases->mutex);
   if (releases->leaks) return false;
   if (has_remote_waits(resource.device)) {
-    defer(resource);
+    defer(resource, false);
     return false;
   }
   ++releases->being_freed[index_of(resource.device)];
@@ -132,10 +140,12 @@ void end_free(int device) {
 // Takes what is listed of devices without a pending collective off the list.
 std::vector<DeviceResource> take_ready() {
   std::lock_guard<std::mutex> lock(releases->mutex);
-  std::vector<DeviceResource> &all = releases->deferred;
+  std::vector<Listed> &all = releases->deferred;
   const auto first = std::stable_partition(all.begin(), all.end(),
-                                           [](const DeviceResource &one) { return has_remote_waits(one.device); });
-  std::vector<DeviceResource> ready(first, all.end());
+                                           [](const Listed &one) { return has_remote_waits(one.resource.device); });
+  std::vector<DeviceResource> ready;
+  ready.reserve(static_cast<size_t>(all.end() - first));
+  std::transform(first, all.end(), std::back_inserter(ready), [](const Listed &one) { return one.resource; });
   all.erase(first, all.end());
   releases->deferred_count.store(all.size());
   return ready;
@@ -155,7 +165,7 @@ Status release_resource(const DeviceResource &resource) noexcept {
 Status defer_resource(const DeviceResource &resource) noexcept {
   return guarded("hipFree", [&] {
     std::lock_guard<std::mutex> lock(releases->mutex);
-    if (!releases->leaks) defer(resource);
+    if (!releases->leaks) defer(resource, true);
     return Status{};
   });
 }
