@@ -145,9 +145,34 @@ def _values_of_assignments(x):
     x[5] = x[(t := n % 3)] + t
     a = b = _digits(n)
     x[4] = a * b
+    x[6] = (n := n) if x[7] < 1 else 2
+    x[8] = n
 
 
-@pytest.mark.parametrize("function", [_calls_in_try, _values_of_assignments])
+def _nested_functions(x):
+    def digits(a, b=1, c=2):
+        def shifted(value, by=3, times=2):
+            return (moved := value + by) * times + moved
+
+        try:
+            result = _digits(a, z=c) + shifted(b, times=4)
+        except Exception:
+            result = 0
+        return result
+
+    x[0] = digits(1, 5)
+    x[1] = digits(1, c=5)
+    x[2] = digits(c=3, a=2)
+    x[3] = digits(1, 2, 3)
+    for i in range(3):
+        n = x[0] + i
+        last = lambda a, b=n, c=4: a + b * c  # noqa: E731 - as kernels have them
+        n += 7
+        x[0] += 1
+        x[4 + i] = last(n) - last(i, 3)
+
+
+@pytest.mark.parametrize("function", [_calls_in_try, _values_of_assignments, _nested_functions])
 def test_calls_and_assignments_give_what_they_give_in_python(function):
     expected, x = np.zeros(12, np.int64), np.zeros(12, np.int64)
     function(expected)

@@ -104,6 +104,12 @@ WRONG = [
     ("other[1, 2](x)", 2, r"a kernel is launched here"),
     ("for i in x[0]:\n        out[0] = i", 2, r"float32 cannot be iterated over"),
     ("f = lambda a: a + x[0]\n    out[0] = f", 2, r"a nested function uses x"),
+    ("f = lambda a, b: a\n    out[0] = f(1)", 3, r"a nested function of \(a, b\) is called with .*missing.*'b'"),
+    ("f = lambda a, b: a\n    out[0] = f(1, 2, 3)", 3, r"a nested function of \(a, b\).*too many"),
+    ("f = lambda a, *b: a\n    out[0] = f(1, 2)", 3, r"nested functions neither have nor are called with \*args"),
+    ("f = lambda a, *, b: a\n    out[0] = f(1, b=2)", 3, r"a keyword-only parameter, b.*before the \*"),
+    ("f = lambda a, *, b=1: a\n    out[0] = f(1, b=2)", 2, r"a keyword-only parameter.*before the \*"),
+    ("f = (two, coop.grid)\n    out[0] = f[int(x[0])](1)", 3, r"a function is chosen from a tuple.*if and else"),
     ("out[0] = coop.sum(coop.this_block(), x)", 2, r"sum: value is an array"),
     ("out[0] = coop.reduce(coop.this_block(), x[0], 'plus')", 2, r"op is 'plus'; the names are"),
     ("out[0] = coop.shared.array(4)[0]", 2, r"shared\.array\(shape, dtype\): missing.*'dtype'"),
@@ -149,6 +155,7 @@ def check(told, number, line):
     assert len(text) < 600, text
 
 
+@pytest.mark.filterwarnings("ignore:First-class function type")
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_on_the_cpu(number):
     body, line, said = WRONG[number]
@@ -159,6 +166,7 @@ def test_on_the_cpu(number):
     check(told, number, line)
 
 
+@pytest.mark.filterwarnings("ignore:First-class function type")
 @pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 @pytest.mark.parametrize("number", range(len(WRONG) + len(ON_GPUS)))
 def test_for_a_gpu(number):

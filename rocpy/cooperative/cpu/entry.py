@@ -89,7 +89,7 @@ def _rename_environments(module: Any, name: str) -> dict[str, Any]:
 
     Numba's names of them count the functions of one process, in another one they are those of other functions.
     """
-    environments = {}
+    environments: dict[str, Any] = {}
     for each in module.global_variables:
         own = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
         if own is not None:

@@ -11,12 +11,13 @@ import types as python_types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from numba.core import ir, types
+from numba.core import inline_closurecall, interpreter, ir, types
 from numba.core.bytecode import _FIXED_OFFSET
 from numba.core.compiler_machinery import register_pass
-from numba.core.interpreter import Interpreter
+from numba.core.ir_utils import fixup_var_define_in_scope, get_definition, guard
+from numba.core.postproc import PostProcessor
 from numba.core.target_extension import current_target
-from numba.core.untyped_passes import MakeFunctionToJitFunction, TranslateByteCode
+from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction, TranslateByteCode
 from numba.extending import typeof_impl
 
 from rocpy.cooperative.kernel import faults
@@ -24,7 +25,7 @@ from rocpy.cooperative.kernel.fingerprint import fingerprint_of, names_of
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.mode import Mode, current_mode, mode_of
 from rocpy.cooperative.numba import floats
-from rocpy.cooperative.numba.types import refuse
+from rocpy.cooperative.numba.types import NO_KEYWORD_ONLY, refuse
 
 _WITH_KERNELS = "rocpy.cooperative.arrays"  # the one module of the package whose functions are users' kernels, too
 
@@ -41,7 +42,7 @@ def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
     return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel), False))
 
 
-class _Interpreter(Interpreter):
+class _Interpreter(interpreter.Interpreter):
     """Numba's, but for what that loses of calls and of ``:=``."""
 
     def op_CALL(self, inst: Any, func: Any, args: Any, kw_names: Any, res: Any) -> None:  # noqa: N802
@@ -59,6 +60,8 @@ class _Interpreter(Interpreter):
 
     def _remove_unused_temporaries(self) -> None:
         """Numba makes `t = f()` of `$1 = f(); t = $1`, as if $1 were not used again: that of `(t := f()) > 8` is."""
+        for name in self.dfainfo.outgoing_phis.values():  # a use: of `(b := b) if c else d`, too, whose b is assigned
+            self.assigner.get_assignment_source(name)
         assigned = [(each, each.target) for each in self.current_block.body if isinstance(each, ir.Assign)]
         super()._remove_unused_temporaries()
         temporaries = {id(each): target for each, target in assigned if each.target is not target}
@@ -86,6 +89,81 @@ class Translation(TranslateByteCode):
         return True
 
 
+class _Inlining(inline_closurecall.InlineClosureCallPass):
+    """Numba's, which reads no names of arguments and takes the first defaults for what a call lacks."""
+
+    def _inline_closure(self, work_list: Any, block: Any, i: int, func_def: Any) -> bool:
+        if not isinstance(func_def, ir.Expr) or func_def.op != "make_function":
+            return False
+        i += self._pass_all(block, i, func_def)
+        defaults, func_def.defaults = func_def.defaults, None  # which Numba would add to those
+        try:
+            return bool(super()._inline_closure(work_list, block, i, func_def))
+        finally:
+            func_def.defaults = defaults
+
+    def _pass_all(self, block: Any, i: int, function: Any) -> int:
+        """Have a call pass each argument by position; return how many statements before it read the defaults."""
+        call, code = block.body[i].value, function.code
+        name = "a nested function" if code.co_name.startswith("<") else code.co_name
+        if call.vararg is not None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+            raise refuse(f"{name}: nested functions neither have nor are called with *args or **kwargs: write them out")
+        _refuse_keyword_only(name, code)
+        names = code.co_varnames[: code.co_argcount]
+        defaults = get_definition(self.func_ir, function.defaults).items if function.defaults else ()
+        kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * code.co_posonlyargcount
+        kinds += [inspect.Parameter.POSITIONAL_OR_KEYWORD] * (len(names) - len(kinds))
+        values = [inspect.Parameter.empty] * (len(names) - len(defaults)) + list(range(len(defaults)))
+        parameters = [inspect.Parameter(n, k, default=v) for n, k, v in zip(names, kinds, values, strict=True)]
+        try:
+            bound = inspect.Signature(parameters).bind(*call.args, **dict(call.kws))
+        except TypeError as error:
+            raise refuse(f"{name} of ({', '.join(names)}) is called with other arguments: {error}") from None
+        bound.apply_defaults()
+        reads: list[Any] = []
+        arguments = []
+        for each in bound.arguments.values():
+            if isinstance(each, int):  # the number of a default, whose value is what it was at the definition
+                value = guard(get_definition, self.func_ir, defaults[each])
+                if not isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
+                    value = ir.Expr.static_getitem(function.defaults, each, None, call.loc)
+                target = block.scope.redefine("$default", call.loc)
+                self.func_ir._definitions[target.name] = [value]
+                reads.append(ir.Assign(value, target, call.loc))
+                arguments.append(target)
+            else:
+                arguments.append(each)
+        call.args, call.kws = arguments, ()
+        block.body[i:i] = reads
+        return len(reads)
+
+
+@contextlib.contextmanager
+def _translating_nested_functions() -> Iterator[None]:
+    """Have Numba translate the functions that one defines as it is translated itself; under Numba's lock."""
+    before = interpreter.Interpreter, inline_closurecall.InlineClosureCallPass
+    interpreter.Interpreter, inline_closurecall.InlineClosureCallPass = _Interpreter, _Inlining
+    try:
+        yield
+    finally:
+        interpreter.Interpreter, inline_closurecall.InlineClosureCallPass = before
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class InlinedFunctions(InlineClosureLikes):
+    """Puts functions that are defined in a kernel in line, where it calls them."""
+
+    _name = "rocpy_inlined_functions"
+
+    def run_pass(self, state: Any) -> bool:
+        """Put the functions in line."""
+        with _translating_nested_functions():
+            _Inlining(state.func_ir, state.flags.auto_parallel, state.parfor_diagnostics.replaced_fns, typed=True).run()
+        PostProcessor(state.func_ir).run()
+        fixup_var_define_in_scope(state.func_ir.blocks)
+        return True
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class NestedFunctions(MakeFunctionToJitFunction):
     """Compiles functions that are defined in a kernel as those that it calls: Numba would do so for Python, too."""
@@ -110,12 +188,7 @@ def compiling(function: Any) -> Iterator[None]:
     code = function.__code__
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise refuse(f"{function.__qualname__} is a coroutine function, which kernels cannot call: use def")
-    if code.co_kwonlyargcount:
-        name = code.co_varnames[code.co_argcount]
-        raise refuse(
-            f"{function.__qualname__} has a keyword-only parameter, {name}, which functions called from kernels cannot "
-            "have: put it before the * of the signature"
-        )
+    _refuse_keyword_only(function.__qualname__, code)
     if function in _compiling:
         raise refuse(f"{function.__qualname__} calls itself, which functions called from kernels cannot do: use a loop")
     _compiling.append(function)
@@ -123,6 +196,12 @@ def compiling(function: Any) -> Iterator[None]:
         yield
     finally:
         _compiling.pop()
+
+
+def _refuse_keyword_only(function: str, code: Any) -> None:
+    if code.co_kwonlyargcount:
+        name = code.co_varnames[code.co_argcount]
+        raise refuse(f"{function} has a keyword-only parameter, {name}, {NO_KEYWORD_ONLY}")
 
 
 def cached_by_contents(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites, NopythonTypeInference
 from numba.core.typing import signature as make_signature
-from numba.core.untyped_passes import MakeFunctionToJitFunction, TranslateByteCode
+from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction, TranslateByteCode
 from numba.np import arrayobj
 
 from rocpy.cooperative.kernel.mode import Mode
@@ -300,6 +300,7 @@ def pipeline(mode: Mode, native_lowering: Any = DeviceLowering) -> Any:
     """Return how functions are compiled, with a pass that lowers them: that for GPUs, or one for the CPU."""
     replaced: dict[Any, Any] = {
         TranslateByteCode: functions.Translation,
+        InlineClosureLikes: functions.InlinedFunctions,
         MakeFunctionToJitFunction: functions.NestedFunctions,
         NativeLowering: native_lowering,
         NopythonTypeInference: IntegerInference,

@@ -14,7 +14,7 @@ from numba.core import errors
 from numba.core.typing import npydecl
 
 from rocpy.cooperative.numba.memory import read_only
-from rocpy.cooperative.numba.types import MARK, NO_MEMORY
+from rocpy.cooperative.numba.types import MARK, NO_KEYWORD_ONLY, NO_MEMORY
 
 _ALLOCATING = r"zeros|ones|empty|full|arange|linspace|eye|zeros_like|ones_like|empty_like|full_like|copy|concatenate"
 _WORDS = {
@@ -33,6 +33,13 @@ def _types(text: str) -> str:
     return re.sub(r"Literal\[int\]\((-?\d+)\)", r"int64", text)
 
 
+_CHOSEN = "a function is chosen from a tuple, which kernels do by an index that is a literal only: use if and else"
+
+
+def _is_tuple_of_functions(shown: str) -> bool:
+    return re.match(r"(Uni)?Tuple\(.*Dispatcher\(", shown, re.DOTALL) is not None
+
+
 def _no_element(seen: re.Match[str]) -> str:
     what, shown = seen[1], _types(seen[2]).strip()
     if what == "setitem" and shown.startswith("readonly array"):
@@ -44,6 +51,8 @@ def _no_element(seen: re.Match[str]) -> str:
             f"an element cannot be set, setitem({shown}): an index is an integer, a slice, or a tuple of as "
             "many as the array has dimensions, and the value must fit the elements"
         )
+    if what == "getitem" and _is_tuple_of_functions(shown):
+        return _CHOSEN
     if what == "getitem" and "Dispatcher(" in shown:
         return "a kernel is launched here, which kernels cannot do: call it as a function, or launch it afterwards"
     if what == "getitem":
@@ -130,7 +139,11 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     ),
     (
         re.compile(r"Invalid use of getiter with parameters \((.*?)\)"),
-        r"\1 cannot be iterated over: loop over range(...), an array or a tuple",
+        lambda seen: (
+            _CHOSEN
+            if _is_tuple_of_functions(seen[1])
+            else f"{seen[1]} cannot be iterated over: loop over range(...), an array or a tuple"
+        ),
     ),
     (re.compile(r"No definition for lowering (\S+) = "), r"\1 cannot be set"),
     (re.compile(r"The 'with .*?construct is not supported", re.DOTALL), "'with' cannot be used in kernels"),
@@ -148,6 +161,10 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (
         re.compile(r"Keyword arguments are not supported"),
         "a function is called with an argument by name that it takes by position only: round(x, 2), not ndigits=2",
+    ),
+    (
+        re.compile(r"op_MAKE_FUNCTION with kwdefaults"),
+        f"a nested function has a keyword-only parameter, {NO_KEYWORD_ONLY}",
     ),
     (re.compile(r"name '(\w+)' is not defined"), r"NameError: name '\1' is not defined"),
     (

@@ -35,6 +35,7 @@ NO_MEMORY = (
     "memory is allocated here, which a GPU thread cannot do: use coop.local.array or coop.shared.array, and loops "
     "over elements in place of expressions of arrays"
 )
+NO_KEYWORD_ONLY = "which functions called from kernels cannot have: put it before the * of the signature"
 MARK = "\N{WHITE RIGHT-POINTING SMALL TRIANGLE}"
 
 
