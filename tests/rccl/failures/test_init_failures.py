@@ -20,6 +20,8 @@ def _init(nranks, rank, ident, timeout_s):
 
 
 def _send(connection, *arguments):
+    connection.send("started")
+    connection.recv()
     connection.send(_init(*arguments))
     connection.recv()  # until all others have said theirs
     connection.close()
@@ -39,7 +41,13 @@ def init_all(kind, calls, late=()):
             if context:
                 theirs.close()
             ends.append(own)
-        for end in ends[len(found) :]:
+        begun = ends[len(found) :]
+        # All are up, and the patient begin first: how long a process takes to start must not count.
+        for end in begun:
+            assert end.poll(60) and end.recv() == "started"
+        for end, _ in sorted(zip(begun, wave, strict=True), key=lambda pair: -pair[1][2]):
+            end.send(None)
+        for end in begun:
             assert end.poll(60), "a rank hangs"
             found.append(end.recv())
     for end, worker in zip(ends, workers, strict=True):
@@ -81,6 +89,6 @@ def test_who_comes_after_the_others_gave_up_is_told_the_same(kind):
     found = init_all(kind, [(3, 0, 30.0), (4, 2, 30.0)], late=[(3, 1, 30.0)])
     assert {name for name, _, _ in found} == {"InvalidArgumentError"}
     assert len({text for _, _, text in found}) == 1
-    found = init_all(kind, [(3, 0, 0.3), (3, 1, 30.0)], late=[(3, 2, 30.0)])
+    found = init_all(kind, [(3, 0, 1.0), (3, 1, 30.0)], late=[(3, 2, 30.0)])
     assert {(name, waiting_for) for name, waiting_for, _ in found} == {("CollectiveTimeoutError", (2,))}
     assert len({text for _, _, text in found}) == 1
