@@ -124,7 +124,8 @@ def freeze(model: torch.nn.Module) -> FreezeReport:
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, Linear)]
     if not layers:
         raise InvalidProblemError(
-            "model: it has no layer of rocpy.torch to freeze; call rocpy.torch.replace_linear(model) first"
+            "model: it has no layer of rocpy.torch to freeze; call rocpy.torch.replace_linear(model) first, whose "
+            "report names the layers that it cannot replace"
         )
     training = next((name or "the model" for name, layer in [("", model), *layers] if layer.training), None)
     if training is not None:

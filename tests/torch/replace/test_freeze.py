@@ -144,7 +144,7 @@ def test_what_cannot_be_frozen_is_said():
     assert "computed" in report.not_frozen[1].reason
     assert "memory" in report.not_frozen[2].reason
     assert "not frozen" in str(report)
-    with pytest.raises(InvalidProblemError, match=r"replace_linear"):
+    with pytest.raises(InvalidProblemError, match=r"replace_linear\(model\) first, whose report"):
         rt.freeze(nn.Linear(2, 2).eval())
     with pytest.raises(InvalidProblemError, match=r"eval\(\)"):
         rt.freeze(rt.Linear(2, 2))
