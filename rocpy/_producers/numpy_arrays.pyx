@@ -11,6 +11,7 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip, array_type_of_name, kDLCPU, max_dims, provider_numpy
+from rocpy.runtime.handles.call_stream cimport await_call_stream
 
 cnp.import_array()
 
@@ -110,6 +111,7 @@ cdef object parse_ndarray_other(object array, str name, Operand* out):
     plain = None
     dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     if dtype.hasobject is False and dtype.names is None and parse_ndarray(numpy.empty(0, dtype), out):
+        await_call_stream(kDLCPU)
         try:
             plain = copied_as_it_lies(array, dtype)
         except MemoryError:

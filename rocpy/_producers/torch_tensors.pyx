@@ -7,7 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
-from rocpy._producers.torch_copies import aligned_copy, is_misaligned
+from rocpy._producers.torch_copies import aligned_copy, resolved
 from rocpy._producers.torch_modes import gradient_reason, is_batched, kind_reason, nothing_traces, recording_reason, state_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice, is_unreadable, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -22,7 +22,7 @@ from rocpy._dlpack cimport (
     DLTensor, array_type_of_hip, describe_type, exchange_api, fault_message, fault_misaligned, fault_none, kDLComplex, operand_of_dltensor,
     provider_torch,
 )
-
+from rocpy.runtime.handles.call_stream cimport note_write
 
 cdef extern from "Python.h":
     ctypedef PyObject* (*getter)(PyObject*, void*) noexcept
@@ -423,12 +423,8 @@ cdef object parse_other(object array, str name, Operand* out, bint is_product=Tr
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
     refuse_layout(array, name)
     with torch.no_grad():
-        if array.is_conj() or array.is_neg():
-            if is_misaligned(array):
-                array = aligned_copy(array)
-            array, copied = array.resolve_conj().resolve_neg(), True
-        if array._is_zerotensor():
-            array, copied = array.clone(), True
+        plain = resolved(array)
+        array, copied = plain, plain is not array
     if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) != 0:
         try:
             raise_pending()
@@ -473,6 +469,7 @@ cdef int raise_version(object array) except -1:
     """Tell autograd that the tensor was written; inference tensors have no version to raise."""
     if truth(is_inference.call_on(array)) == 0:
         increment_version((array,))
+        note_write(array)
     return 0
 
 

@@ -17,7 +17,10 @@ cdef class Capturing:
     cdef dict contexts
     cdef Lent lent
     cdef bint keeps_operands
-    cdef int keep(self, object objects) except -1
+    cdef list written  # tensors of torch's whose memory a launch writes
+    cdef object before  # the point of the stream at which a capture of rocpy.Graph began
+    cdef int keep(self, object objects, object tensor=*) except -1
+    cdef int note_write(self, object tensor) except -1
     cdef int end(self, tuple key) except -1
 
 
@@ -44,4 +47,4 @@ cdef int disown(unsigned long long number, hipStream_t stream) except -1
 # Drop what belonged to graphs of other libraries that are gone.
 cdef int drop_gone_graphs() except -1
 # Leave what belongs to a parent process as it is.
-cdef int forget_foreign() except -1
+cdef int forget_captures() except -1

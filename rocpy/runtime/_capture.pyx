@@ -54,11 +54,18 @@ cdef class Capturing:
         self.contexts = {}  # of csrc/core, by (device, stream): those that products of the capture take now
         self.lent = Lent()
         self.keeps_operands = True
+        self.written = []
 
-    cdef int keep(self, object objects) except -1:
+    cdef int keep(self, object objects, object tensor=None) except -1:
         """Keep operands and results of a captured product as long as its graph, if it is known how long that is."""
         if self.keeps_operands:
             self.objects.append(objects)
+        return 0 if tensor is None else self.note_write(tensor)
+
+    cdef int note_write(self, object tensor) except -1:
+        """Let each launch count as a write of a tensor, by which autograd and a Weight notice it."""
+        if not (tensor.is_inference() or any([tensor is one for one in self.written])):
+            self.written.append(tensor)
         return 0
 
     cdef int end(self, tuple key) except -1:
@@ -192,9 +199,11 @@ cdef Capturing capture_of(hipStream_t stream, int device):
     return capturing
 
 
-cdef int forget_foreign() except -1:
-    for graph in foreign_graphs.values():
-        Py_INCREF(graph)
+cdef int forget_captures() except -1:
+    for capturing in (*captures.values(), *foreign_graphs.values()):
+        Py_INCREF(capturing)
+    captures.clear()
+    forbidden_threads.clear()
     foreign_captures.clear()
     foreign_graphs.clear()
     return 0

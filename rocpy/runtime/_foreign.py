@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rocpy._integers import integer_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.runtime.handles.call_stream import await_stream
 
 __all__ = [
     "address_of",
     "check_plain",
-    "count_write",
-    "counts_writes",
+    "count_writes",
     "elements_of",
+    "has_version",
     "host_values",
     "is_immutable",
     "memory_owner",
@@ -33,15 +35,15 @@ def is_immutable(array: Any) -> bool:
     return cls is not None and isinstance(array, cls)
 
 
-def counts_writes(array: Any) -> bool:
+def has_version(array: Any) -> bool:
     """Whether an array is a tensor of torch's with a version, by which autograd notices a write; not for inference."""
     cls = getattr(sys.modules.get("torch"), "Tensor", None)
     return cls is not None and isinstance(array, cls) and not array.is_inference()
 
 
-def count_write(tensor: Any) -> None:
-    """Raise the version of a tensor, and of all that share its memory, as an operation in place does."""
-    sys.modules["torch"]._C._increment_version((tensor,))
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Raise the version of tensors, and of all that share their memory, as an operation in place does."""
+    sys.modules["torch"]._C._increment_version(tensors)
 
 
 def memory_owner(array: Any) -> Any:
@@ -61,15 +63,16 @@ def check_plain(array: Any) -> None:
         raise InvalidOperandError(
             "array: a masked array would lose its mask; pass array.filled(value) to read it, array.data to write to it"
         )
-    if counts_writes(array) and array.is_neg():
+    if has_version(array) and array.is_neg():
         raise InvalidOperandError("array: a tensor with torch's negative bit; pass array.resolve_neg()")
 
 
-def host_values(array: Any) -> np.ndarray[Any, Any]:
-    """Return the values of an array as numpy's, C-contiguous."""
+def host_values(array: Any, stream: Any) -> np.ndarray[Any, Any]:
+    """Return the values of an array as numpy's, C-contiguous: as they are when a stream has done its earlier work."""
     if type(array) is np.ndarray and array.flags.c_contiguous:
         return array
     check_plain(array)
+    await_stream(stream)
     try:
         return np.require(array, requirements="C")
     except Exception as error:

@@ -6,6 +6,7 @@ from threading import get_ident
 
 from rocpy._signatures import signature_like
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, RocpyWarning
+from rocpy.runtime._foreign import count_writes
 
 cimport abi
 cimport cython
@@ -15,7 +16,7 @@ from rocpy cimport _core
 from rocpy._core cimport Library, raise_status
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures, disown, forbidden_threads
-from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.keep_alive cimport hold, mark_stream
 from rocpy.runtime.handles.owner cimport Owner
 from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, device_of_stream, handle_of
 
@@ -64,7 +65,7 @@ cdef class Graph(Owner):
     cdef abi.hipGraphExec_t c_exec
     cdef bint capturing
     cdef unsigned long long number
-    cdef list objects
+    cdef list objects, written
     cdef Lent lent
 
     def __cinit__(self):
@@ -97,6 +98,7 @@ cdef class Graph(Owner):
         if self.capturing or self.c_exec != NULL:
             raise RocpyError("this Graph has been captured; ask the stream for another one with stream.capture()")
         self.stream.check()
+        capturing.before = mark_stream(self.stream.c_stream, self.stream.device_index)
         abi.hipStreamBeginCapture(self.stream.c_stream, <abi.hipStreamCaptureMode>self.mode)
         self.capturing = True
         try:
@@ -128,7 +130,7 @@ cdef class Graph(Owner):
         capturing = captures.pop(self.number, None)
         forbidden_threads.pop(self.number, None)
         if capturing is not None:
-            self.objects = capturing.objects
+            self.objects, self.written = capturing.objects, capturing.written
             for key in list(capturing.contexts):
                 capturing.end(key)
             self.lent = capturing.lent
@@ -148,7 +150,7 @@ cdef class Graph(Owner):
 
     cdef int let_go(self) except -1:
         Owner.close(self)
-        self.objects = self.lent = None
+        self.objects = self.written = self.lent = None
         return 0
 
     def __exit__(self, kind, error, traceback):
@@ -181,7 +183,7 @@ cdef class Graph(Owner):
 
     @property
     def node_count(self):
-        """Number of nodes, which are products, copies, fills and host functions."""
+        """Number of nodes: what the library of each call queues, which are kernels, fills, copies and host functions."""
         cdef size_t count = 0
         self.check()
         abi.hipGraphGetNodes(self.c_graph, NULL, &count)
@@ -189,6 +191,8 @@ cdef class Graph(Owner):
 
     def launch(self, stream=None):
         """Queue the work once on a stream (hipGraphLaunch); the host does not wait.
+
+        What calls of rocpy write in it is written: the versions of torch's tensors rise, by which autograd and a Weight notice that.
 
         Parameters
         ----------
@@ -218,10 +222,15 @@ cdef class Graph(Owner):
             abi.hipGraphLaunch(self.c_exec, c_stream)
         finally:
             _device.leave(previous)
+        written = self.written or ()
         if capturing is not None:
             capturing.objects.append((self.objects, self.lent))
+            for tensor in written:
+                capturing.note_write(tensor)
         else:
             hold(c_stream, device, (self.objects, self.lent))
+        if written:
+            count_writes(written)
 
     def close(self):
         """Release the graph. Launches that were queued still run; calling it again has no effect."""

@@ -9,7 +9,7 @@ from rocpy._messages.text import plain_text
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
 from rocpy.platform import current as current_platform
-from rocpy.runtime._foreign import address_of, check_plain, count_write, counts_writes, elements_of, host_values, is_immutable, memory_owner, pair_of
+from rocpy.runtime._foreign import address_of, check_plain, count_writes, elements_of, host_values, has_version, is_immutable, memory_owner, pair_of
 
 cimport abi
 cimport cython
@@ -26,6 +26,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
 from rocpy.runtime._capture cimport Capturing, capture_of
 from rocpy.runtime._extents cimport fill_extents, numpy_dtype, size_of, type_of
+from rocpy.runtime.handles.call_stream cimport await_handle, note_write, refuse_captured_copy
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
@@ -197,7 +198,7 @@ cdef class Buffer:
         buffer.foreign_type = view.device_type
         copied = taken.versioned != NULL and (taken.versioned.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0
         buffer.read_only_ = taken.read_only() or copied or is_immutable(array)
-        buffer.tensor = array if counts_writes(array) else None
+        buffer.tensor = array if has_version(array) else None
         buffer.closed = False
         buffer.generation = _device.generation_of(buffer.device_index)
         return buffer
@@ -222,16 +223,15 @@ cdef class Buffer:
 
     cdef int check_writable(self) except -1:
         if self.read_only_:
-            raise InvalidOperandError(
-                "this Buffer is read-only: it shares the memory of an array that must not change; copy that array"
-            )
+            raise InvalidOperandError("this Buffer is read-only: it shares the memory of an array that must not change; copy that array")
         return 0
 
     cdef int written(self) except -1:
         """Tell autograd of a tensor that shares the memory."""
         tensor = self.tensor
         if tensor is not None:
-            count_write(tensor)
+            count_writes((tensor,))
+            note_write(tensor)
         return 0
 
     cdef bint on_cpu(self) except -1:
@@ -291,7 +291,7 @@ cdef class Buffer:
         return release_finished()
 
     def copy_from(self, array, *, stream=None):
-        """Copy an array's elements into the buffer (hipMemcpyAsync) and wait for the copy.
+        """Copy an array's elements into the buffer (hipMemcpyAsync) and wait for the copy; refused on a stream that is captured.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ cdef class Buffer:
             Stream on which the copy is queued; the null stream by default.
         """
         self.check_writable()
-        source = array if isinstance(array, Buffer) else host_values(array)
+        source = array if isinstance(array, Buffer) else host_values(array, stream)
         self.check_like(source)
         cdef void *data = NULL, *address = NULL
         owner = (<Buffer>source).memory_now(&address) if isinstance(source, Buffer) else source
@@ -312,7 +312,7 @@ cdef class Buffer:
         self.written()
 
     def copy_to(self, array, *, stream=None):
-        """Copy the buffer's elements into an array (hipMemcpyAsync) and wait for the copy.
+        """Copy the buffer's elements into an array (hipMemcpyAsync) and wait for the copy; refused on a stream that is captured.
 
         Parameters
         ----------
@@ -347,16 +347,16 @@ cdef class Buffer:
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         cdef size_t bytes = self.nbytes
-        cdef int previous
         if stream is not None:
             handle_of(stream, &c_stream, &use)
+            refuse_captured_copy(c_stream)
         if bytes == 0:
             return 0
-        previous = _device.enter(self.device_index)
+        cdef int previous = _device.enter(self.device_index)
         try:
             with nogil:
                 abi.hipMemcpyAsync(target, source, bytes, abi.hipMemcpyDefault, c_stream)
-                abi.hipStreamSynchronize(c_stream)
+                await_handle(c_stream)
         finally:
             _device.leave(previous)
         return release_finished()
@@ -410,7 +410,7 @@ cdef class Buffer:
         finally:
             _device.leave(previous)
         if capturing is not None:
-            capturing.keep(source)
+            capturing.keep(source, self.tensor)
         elif device != self.device_index or not isinstance(source, Allocation):  # which hipFree frees, after the device's work
             hold(c_stream, device, (source,))
         else:

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import gc
 import threading
+import time
 from collections.abc import Iterator
 
 import rocpy
@@ -33,3 +34,15 @@ def blocked(stream: rocpy.Stream) -> Iterator[None]:
         stream.synchronize()
         if collects:
             gc.enable()
+
+
+def delay(stream: rocpy.Stream, seconds: float = 0.03) -> object:
+    """Queue a host function that takes a while: who does not wait for the stream reads what was before its later work.
+
+    Returns what must be kept until the stream is done. Whoever waits is right however long that takes.
+    """
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: time.sleep(seconds))
+    launch = ctypes.CDLL(rocpy.platform.current().libraries["hip"].path).hipLaunchHostFunc
+    launch.argtypes = [ctypes.c_void_p] * 3
+    assert launch(stream.handle, function, None) == 0
+    return function

@@ -58,6 +58,32 @@ def test_fork_without_earlier_use(run_python):
     run_python(HEAD + code)
 
 
+def test_a_child_is_not_in_the_capture_of_its_parent(run_python):
+    """It lets go of operands, and may wait for work."""
+    code = """
+    import gc, weakref
+
+    class Array(np.ndarray):
+        pass
+
+    def work():
+        operand = a.view(Array)
+        watched = weakref.ref(operand)
+        with rocpy.Stream(nonblocking=True) as other:
+            rocpy.matmul(operand, operand, stream=other)
+            del operand
+            other.synchronize()
+            gc.collect()
+        with rocpy.Matmul(a[:8, :8], a[:8, :8]) as mm:
+            mm.autotune(0.001)
+        return watched() is None
+
+    with rocpy.Stream(nonblocking=True) as stream, stream.capture():
+        in_child(work)
+    """
+    run_python(HEAD + code)
+
+
 def test_plans_weights_and_streams_made_before(run_python):
     code = """
     w = rocpy.Weight(a)

@@ -25,6 +25,7 @@ from rocpy.blaslt.model.scale_arguments import ScaleArguments
 from rocpy.blaslt.model.shapes import dense_strides, extents_of
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.handles.call_stream import await_operand
 from rocpy.runtime.memory import Buffer
 
 
@@ -133,6 +134,7 @@ def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[
     """Return codes of four or six bits, one to a byte, packed along the last axis, the first in the lowest bits."""
     extent = codes.shape[-1]
     check_blocks(extent, name)
+    await_operand(codes)
     if bits == 4:
         codes = codes & 15
         return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
@@ -160,6 +162,7 @@ def _repacked(b: Any, k: int, options: Options) -> Any:
     if options.copies == "error":
         raise packing_refused("b", b.dtype)
     torch = sys.modules["torch"]
+    await_operand(b.memory)
     both = b.memory  # (..., N / 2, K): neighbours along N share a byte
     codes = torch.stack([both & 15, both >> 4], dim=-2).flatten(-3, -2)
     return Packed((codes[..., 0::2] | codes[..., 1::2] << 4).contiguous(), b.dtype, True)

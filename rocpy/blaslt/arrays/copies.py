@@ -25,6 +25,7 @@ from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused
 from rocpy.errors import InvalidOperandError, OutOfMemoryError, UnsupportedError
+from rocpy.runtime.handles.call_stream import await_operand
 from rocpy.runtime.memory import Buffer
 
 
@@ -33,6 +34,7 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
 
     A copy is in native byte order: what a product has to copy again would never end.
     """
+    await_operand(array)
     if isinstance(array, np.ndarray):
         return _numpy_copy(array if shape is None else np.broadcast_to(array, shape), "C")
     if isinstance(array, Buffer):
@@ -77,6 +79,7 @@ def _numpy_copy(array: np.ndarray[Any, Any], order: Literal["C", "K"]) -> np.nda
 
 def snapshot(array: Any) -> Any:
     """Return a copy of an array, lying as it does where its framework can; one that cannot change is itself."""
+    await_operand(array)
     return _numpy_copy(array, "K") if isinstance(array, np.ndarray) else contiguous(array)
 
 

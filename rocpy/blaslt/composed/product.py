@@ -33,6 +33,7 @@ from rocpy.blaslt.model.settings import rounded_bounds
 from rocpy.blaslt.model.shapes import is_column_bias
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, why, working_type
+from rocpy.runtime.handles.call_stream import await_operand
 from rocpy.runtime.memory import Buffer
 
 __all__ = ["Composed", "Unfused", "activated", "activation", "bias_gradient_of_empty", "why_unfused"]
@@ -302,6 +303,7 @@ class Unfused:
 def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: ScaleArguments | None, base: Any, dtype: str) -> Any:
     """Return the sums of one operand for an empty result ``base``: the library sees no work there and writes none."""
     operands = {"a": viewed(a, "a"), "b": viewed(b, "b")}
+    await_operand(operands["a"])
     sums = Unfused(Recipe("default", dtype), epilogue, dtype, operands, {}, scales).operand_sums(viewed(base, "d"))
     return delivered(sums, base)
 

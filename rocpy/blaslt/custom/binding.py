@@ -11,6 +11,7 @@ import numpy as np
 
 from rocpy._messages.modules import imported
 from rocpy._operand import describe
+from rocpy._producers.torch_copies import resolved as resolved_copy
 from rocpy.blaslt.arrays.views import viewed_inputs
 from rocpy.blaslt.custom.launch import as_bytes
 from rocpy.blaslt.model.options import Options
@@ -237,7 +238,7 @@ def check_inputs(inputs: Mapping[str, Any]) -> None:
 
 def resolved(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return inputs with the signs applied that torch keeps apart from a tensor's memory, and as what computes them."""
-    return viewed_inputs({name: value.resolve_neg() if is_negated(value) else value for name, value in inputs.items()})
+    return viewed_inputs({name: resolved_copy(value) if is_negated(value) else value for name, value in inputs.items()})
 
 
 def is_negated(value: Any) -> bool:

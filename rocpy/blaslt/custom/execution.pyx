@@ -13,6 +13,7 @@ from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.native._planned cimport Planned
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.call_stream cimport CallStream
 
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.arrays.views import delivered
@@ -81,8 +82,12 @@ cdef class CustomExecution(PlannedProduct):
 
     cdef object run(self, object out, object algorithm, object stream):
         cdef DefaultFpEnvironment environment
+        cdef CallStream order
         self.enter()
         environment.hold()
+        if stream is None:
+            stream = self.stream
+        order.enter(<void *>stream)
         try:
             return self.results(out, algorithm, stream)
         finally:
@@ -92,8 +97,6 @@ cdef class CustomExecution(PlannedProduct):
         cdef tuple outs, results
         self.read_again()
         outs = _NO_OUT if out is None and self.single else self.checked_outs(out)
-        if stream is None:
-            stream = self.stream
         if stream is None:
             results = self.launch(algorithm, outs, None)
         else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._operand import allocate_like, describe, resolve_stream
+from rocpy._producers.torch_copies import resolved
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream, refuse_capturing
@@ -99,7 +100,7 @@ def placed(array: Any, name: str) -> Placed:
     """Return an array where the device can read it: copied there from CPU memory that it cannot use."""
     shown = as_bytes(array)
     if hasattr(shown, "resolve_conj"):
-        shown = shown.resolve_conj().resolve_neg()
+        shown = resolved(shown)
     if _staging.has_own_memory():
         shown = _staging._moved(shown, name, None)
     view = describe(shown, name)

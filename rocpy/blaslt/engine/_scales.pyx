@@ -16,6 +16,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, check_scale_number, is_scale_array
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport captures, foreign_captures
+from rocpy.runtime.handles.call_stream cimport await_call_stream
 from rocpy.runtime.memory cimport Buffer
 from rocpy.runtime.stream cimport Stream
 
@@ -72,6 +73,10 @@ cdef int copy_aside(Buffer memory, object values, int device, bint writes) excep
 def repeated(value, like, Py_ssize_t count):
     """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
     cdef Buffer buffer
+    cdef Operand seen
+    if not isinstance(value, (float, int)):
+        _operand.parse(value, "scale", &seen)
+        await_call_stream(seen.device_type)
     if isinstance(value, Buffer):
         buffer = <Buffer>value
         value = numpy.empty(buffer.shape, numpy.float32)

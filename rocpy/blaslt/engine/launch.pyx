@@ -85,29 +85,43 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
     if call.plan == NULL:
         # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
         if call.extra_ndim >= 0:
-            clear(&extra, launch)
+            clear(&extra, launch.stream)
         if amax_result is not None:
-            clear(&amax, launch)
-        return outputs(result, extra_result, amax_result)
-    aim(&pointers, call, a, &operands.b, &operands.c)
+            clear(&amax, launch.stream)
+    else:
+        held = aim_and_enqueue(launch, &pointers, held, scales, &amax)
+    finish(launch, held, (result, extra_result, amax_result))
+    return outputs(result, extra_result, amax_result)
+
+
+cdef tuple aim_and_enqueue(const Launch *launch, MatmulPointers *pointers, tuple held, Scales scales, const Operand *amax):
+    """Launch a product of which there is something to compute; returns what it reads beside the operands."""
+    cdef CachedCall *call = launch.call
+    cdef const Operand *a = &launch.operands.a
+    aim(pointers, call, a, &launch.operands.b, &launch.operands.c)
     if scales is not None:
         if is_nothing(launch.factors.alpha, a) and not sums_operand(call):
-            scales = without_factors(scales, a, &operands.b, launch.device)
-        aim_scales(&pointers, call, scales)
-        if amax_result is not None:
+            scales = without_factors(scales, a, &launch.operands.b, launch.device)
+        aim_scales(pointers, call, scales)
+        if scales.amax:
             pointers.scales[<int>scale_amax] = amax.data
         if launch.completion >= Completion.KEEP_ALIVE:
             held = (held, pinned_memories(scales.held))
         keep_with_foreign_graph(launch.stream, launch.device, scales.numbers)
-    enqueue(launch, &pointers)
+    enqueue(launch, pointers)
+    return held
+
+
+cdef inline int finish(const Launch *launch, tuple held, tuple results) except -1:
+    """Keep or wait for what the stream still uses."""
     if launch.completion == Completion.WAIT:
         wait_if_running(launch.stream)
     elif launch.completion == Completion.KEEP_ALIVE:
         # Their owners may free the operands at once, or in the order of another stream.
-        hold(launch.stream, launch.device, (held, pinned_memories((result, extra_result, amax_result))))
+        hold(launch.stream, launch.device, (held, pinned_memories(results)))
     elif launch.completion == Completion.CAPTURE:
-        capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra_result, amax_result))))
-    return outputs(result, extra_result, amax_result)
+        capture_of(launch.stream, launch.device).keep((held, pinned_memories(results)))
+    return 0
 
 
 cdef bint sums_operand(const CachedCall *call) noexcept nogil:
@@ -149,15 +163,13 @@ cdef inline object outputs(object result, object extra, object amax):
     return result if extra is None else (result, extra)
 
 
-cdef int clear(Operand *operand, const Launch *launch) except -1:
+cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
     cdef size_t bytes = array_type_of_hip(operand.type).bits // 8
     cdef int axis
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        abi.hipMemsetAsync(operand.data, 0, bytes, launch.stream)
-        if launch.completion == Completion.WAIT or launch.completion == Completion.KEEP_ALIVE:
-            abi.hipStreamSynchronize(launch.stream)
+        abi.hipMemsetAsync(operand.data, 0, bytes, c_stream)
     return 0
 
 

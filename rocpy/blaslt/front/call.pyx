@@ -21,7 +21,7 @@ from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Launch, MatmulFactors, Operands, PlanKey, PlanSettings, StreamContext, algorithms_of,
-    borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, release_context,
+    borrow_context, execute, overwrites_c, refuse_capture, resolve_device_and_stream, plan_cache, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, refuse_steps, staging_step
 from rocpy.blaslt.model.executable cimport Executable
@@ -34,6 +34,7 @@ from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from numpy import ndarray
@@ -59,6 +60,7 @@ cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 cdef object _USER_EPILOGUE = UserEpilogue
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
+cdef str _SUMMED_ASIDE = _refusals.SUMMED_ASIDE
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
 
@@ -119,8 +121,8 @@ cdef object product(Arguments *call, bint launches):
         return preparing_step(call, &launch)
     if cached.integer_factors:
         check_whole(&factors)
-    if cached.transposed:
-        check_turning(call, &launch)
+    if cached.transposed or cached.plan == NULL:
+        check_work_aside(call, &launch)
     if not launches:
         return None
     refuse_changed(records)
@@ -310,7 +312,12 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
         release_context(context)
 
 
-cdef int check_turning(const Arguments *call, const Launch *launch) except -1:
+cdef int check_work_aside(const Arguments *call, const Launch *launch) except -1:
+    """Refuse what follows on a launch where it is forbidden: a framework transposes the result, or sums an operand."""
+    if not launch.call.transposed:
+        if _EXTRA_NAMES[call.row] in ("bgrada", "bgradb"):
+            refuse_capture(launch.completion, _SUMMED_ASIDE, "call it outside of the capture")
+        return 0
     refuse_steps(launch.completion, launch.call, launch.operands, EPILOGUE_NAMES[call.row])
     _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias), EPILOGUE_NAMES[call.row])
     return 0
@@ -350,6 +357,8 @@ cdef object finished(Step step):
 
 cdef object outputs(Arguments *call):
     """Make a call, with the steps that it needs."""
+    cdef CallStream order
+    order.enter(<void *>call.stream)
     cdef object outcome = product(call, True)
     return finished(<Step>outcome) if type(outcome) is Step else outcome
 
@@ -411,10 +420,13 @@ cdef object _custom = None
 cdef object custom_matmul(ProductCall call):
     """Run a product with an epilogue of the user's."""
     cdef DefaultFpEnvironment environment
+    cdef CallStream order
     environment.hold()
+    if call.stream is not None:
+        call.stream = hold_stream(call.stream)
+    order.enter(<void *>call.stream)
     if call.stream is None:
         return custom_product(call)
-    call.stream = hold_stream(call.stream)
     with on_device_of(call.stream):
         return custom_product(call)
 

@@ -12,6 +12,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport Completion, Operands, refuse_capture
 from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
 from rocpy.blaslt.operands._arguments cimport info
+from rocpy.runtime.handles.call_stream cimport await_call_stream
 
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.errors import InvalidOperandError
@@ -43,6 +44,8 @@ cdef list read_offsets(object offsets, int64_t groups, vector[int64_t] *out):
     cdef Operand seen
     cdef int64_t i
     cdef object owner = array_of(offsets, &seen)  # of the memory that is read, which may be a copy
+    if owner is not None or hasattr(offsets, "dtype"):
+        await_call_stream(_CPU if owner is None else seen.device_type)
     if owner is not None:
         if seen.device_type == _CPU and seen.ndim == 1 and seen.type in (10, 24):  # HIP_R_32I, HIP_R_64I
             if seen.shape[0] > _MOST_OFFSETS or (groups >= 0 and seen.shape[0] > groups + 1):

@@ -30,6 +30,7 @@ from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.front.steps cimport Step, refuse_steps
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
+from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.handles.keep_alive cimport hold
 
 from rocpy.blaslt.selection.tuning_state cimport measures
@@ -118,6 +119,8 @@ def explain_packed(**arguments):
 
 cdef object packed(GroupedCall call):
     """Return the products of groups that lie one after the other in one operand; makes the steps that they need."""
+    cdef CallStream order
+    order.enter(<void *>call.stream)
     cdef object outcome = product(call)
     return finished(<Step>outcome) if type(outcome) is Step else outcome
 

@@ -30,6 +30,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.call_stream cimport CallStream
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
@@ -425,7 +426,9 @@ cdef class ListedGroups:
 cdef object listed(GroupedCall call):
     """Products of sequences of operands."""
     cdef ListedGroups groups
+    cdef CallStream order
     cdef Py_ssize_t g
+    order.enter(<void *>call.stream)
     call.resolve()
     groups = ListedGroups(call)
     if not groups.a:

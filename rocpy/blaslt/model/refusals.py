@@ -10,6 +10,10 @@ from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import UnsupportedError
 
 
+# Of a product without elements that sums an operand.
+SUMMED_ASIDE = "the bias gradient of a result without elements is computed by the operands' framework"
+
+
 def no_algorithm(problem: Problem, options: Options) -> str:
     """Return the message for a problem that the platform has no algorithm for."""
     chosen = platform.current()

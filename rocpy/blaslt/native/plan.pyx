@@ -28,6 +28,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy.blaslt.arrays import blocks as _blocks
@@ -86,7 +87,9 @@ cdef class NativeProduct(Planned):
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
                  stream=None):
         cdef DefaultFpEnvironment environment
+        cdef CallStream order
         environment.hold()
+        order.enter_outside(<void *>stream)
         if epilogue_inputs is not None:
             refuse_inputs(epilogue)
         _core.ensure()
@@ -149,16 +152,18 @@ cdef class NativeProduct(Planned):
 
     cdef object run(self, object out, object algorithm, object stream):
         cdef DefaultVectorEnvironment environment
+        cdef CallStream order
         environment.hold()
         self.enter()
         try:
-            if self.weight is not None and self.weight.read() is not self.taken:
-                self.take_operands({"b": self.weight}, None, None, {})
-            refuse_gradients(self.records)
             if stream is None:
                 stream = self.stream
             if stream is not None:
                 stream = hold_stream(stream)  # before the operands' addresses are read, as it may run code of the caller's
+            order.enter(<void *>stream)
+            if self.weight is not None and self.weight.read() is not self.taken:
+                self.take_operands({"b": self.weight}, None, None, {})
+            refuse_gradients(self.records)
             self.read_again()
             return self.launch_product(out, algorithm, stream)
         finally:
@@ -213,6 +218,8 @@ cdef class NativeProduct(Planned):
             conjugated = bool(operand_named(&self.operands, name).conjugated)
             refuse_capture(launch.completion, f"{name} must be copied",
                            _refusals.readable_form(name, columns=self.problem.column_bias, conjugated=conjugated))
+        if launch.call.plan == NULL and self.extra_name in ("bgrada", "bgradb"):
+            refuse_capture(launch.completion, _refusals.SUMMED_ASIDE, "execute it outside of the capture")
         if launch.call.transposed:
             refuse_capture(launch.completion, "the result of a bias per row must be transposed",
                            "call rocpy.matmul with a column-major out=, or multiply b.T by a.T with a bias of length M")
@@ -305,6 +312,8 @@ cdef class NativeProduct(Planned):
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
                        scale_c=None, scale_d=None, epilogue_inputs=None):
+        cdef CallStream order
+        order.enter_outside(<void *>self.stream)
         if epilogue_inputs is not None:
             refuse_inputs(EPILOGUE_NAMES[self.epilogue])
         self.enter(resetting=True)
@@ -328,6 +337,8 @@ cdef class NativeProduct(Planned):
         accept : callable or None
             Called with the problem that they make, before anything is changed; what it raises comes out.
         """
+        cdef CallStream order
+        order.enter_outside(<void *>self.stream)
         self.enter(resetting=True)
         try:
             self.take_operands(changes, alpha, beta, scales, False, accept)

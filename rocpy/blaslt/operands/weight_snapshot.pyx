@@ -21,6 +21,7 @@ from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.blaslt.model.scale_arguments cimport check_scale_number, plain_scale
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._context cimport StreamContext, borrow_context, release_context
+from rocpy.runtime.handles.call_stream cimport await_call_stream, await_stream, device_type_of
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
@@ -213,6 +214,11 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     cdef DefaultFpEnvironment environment
     environment.hold()
     cdef WeightSnapshot snapshot = WeightSnapshot.__new__(WeightSnapshot)
+    # What is read here serves products on any stream: it has what this call's stream and the arrays' own were given to write before.
+    cdef int device_type = device_type_of(source)
+    await_call_stream(device_type)
+    if device_type == _CPU and not _staging.has_own_memory():
+        await_stream(None)
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
     snapshot.epoch = _epoch.load()
     snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)

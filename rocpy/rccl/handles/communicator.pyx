@@ -24,6 +24,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport stream_of, written
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.handles.keep_alive cimport begin_remote_wait, hold, hold_until, mark_stream, release_finished
 from rocpy.rccl.engine.call cimport NOT_DONE, STREAM_FAILED, Call, all_reduce, broadcast, check_stream, ends_by, gather, is_refusal, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, state_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, status_text
@@ -143,8 +144,10 @@ cdef class Handle:
     cdef object run(self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=None):
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
+        cdef CallStream order
         cdef bint block
         timeout_s, stream, block = how
+        order.enter(<void*>stream)
         self.check()
         call.timeout_s, call.seconds = timeout_s, self.seconds_of(timeout_s)
         call.comm = self.comm
@@ -162,9 +165,7 @@ cdef class Handle:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result(call, self.rank))
             return self.run(kind, x, out, op, root, bias, how, staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
-            raise InvalidOperandError(
-                f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"
-            )
+            raise InvalidOperandError(f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}")
         if bias is not None:
             bias_owner = set_bias(call, bias, &operand_x)
         stream_of(stream, &operand_x, &call.stream, &call.use)

@@ -27,6 +27,7 @@ from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._extents cimport bytes_of as array_bytes, type_of as array_type
 from rocpy.runtime._resources cimport DeviceResource, ResourceKind, defer_resource, release_resource
+from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.memory cimport buffer_on
 
 cdef size_t WINDOW_ALIGNMENT = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
@@ -274,7 +275,9 @@ cdef class WindowHandle:
 cdef Call call_of(Handle comm, int kind, object like, object timeout_s, object stream):
     """A call without operands yet, on the stream of the array that it is about."""
     cdef Call call = Call.__new__(Call)
+    cdef CallStream order
     cdef Operand operand
+    order.enter(<void*>stream)
     comm.check()
     call.timeout_s, call.seconds = timeout_s, comm.seconds_of(timeout_s)
     call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
@@ -367,6 +370,8 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
     ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
     """
     cdef Operand operand, result
+    cdef CallStream order
+    order.enter(<void*>stream)
     cdef Call call = call_of(comm, all_to_all_v, x, timeout_s, stream)
     cdef int n = comm.nranks, i, previous
     cdef size_t row = 1

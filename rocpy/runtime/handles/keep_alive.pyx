@@ -213,7 +213,7 @@ def _after_fork():
     """The parent's streams do not run in a child, and its events are not the child's to query."""
     leak_all()
     spare_events.clear()
-    _capture.forget_foreign()
+    _capture.forget_captures()
 
 
 _device.after_wait = release_finished

@@ -118,6 +118,73 @@ def test_the_graph_keeps_operands_and_results(stream):
     assert all(x() is None for x in watched)
 
 
+@pytest.mark.parametrize("epilogue", ["dgelu_bgrad", "drelu_bgrad", None])
+def test_the_graph_keeps_what_a_product_without_elements_writes(stream, epilogue):
+    """Sums of nothing, and the largest of no magnitudes, are zeros that each launch writes."""
+    a, b = arrays(m=0)
+    options = {"epilogue": epilogue, "aux": np.zeros((0, 4), np.float32)}
+    if epilogue is None:
+        a, b = (x.astype(rocpy.dtypes.lookup("float8_e4m3fn").numpy) for x in (a, b))
+        options = {"scale_a": 1.0, "scale_b": 1.0, "amax": True}
+    with stream.capture() as graph:
+        _, extras = rocpy.matmul(a, b, **options, stream=stream)
+    assert graph.node_count == 1
+    watched = [weakref.ref(array) for array in extras.values()]
+    extras.clear()
+    gc.collect()
+    assert all(array() is not None for array in watched)
+    graph.launch()
+    stream.synchronize()
+    assert all((array() == 0).all() for array in watched)
+    graph.close()
+
+
+@pytest.mark.parametrize(("epilogue", "m", "n"), [("bgradb", 0, 4), ("bgrada", 5, 0)])
+def test_sums_of_an_operand_without_a_product_are_refused(stream, epilogue, m, n):
+    """The arrays' framework computes them: a launch would not."""
+    a, b = arrays(m, n)
+    with rocpy.Matmul(a, b, epilogue=epilogue) as mm, stream.capture() as graph:
+        with pytest.raises(rocpy.UnsupportedError, match="gradient of a result without elements"):
+            rocpy.matmul(a, b, epilogue=epilogue, stream=stream)
+        with pytest.raises(rocpy.UnsupportedError, match="gradient of a result without elements"):
+            mm.execute(stream=stream)
+    assert graph.node_count == 0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("form", ["matmul", "plan", "grouped", "buffer", "fill", "inner"])
+def test_a_launch_counts_as_a_write_of_a_tensor(stream, torch, form):
+    """Autograd and a Weight see that by the tensor's version."""
+    ones, w = torch.ones(4, 4), torch.zeros(4, 4)
+    weight, buffer = rocpy.Weight(w), rocpy.Buffer.from_dlpack(w)
+    with rocpy.Matmul(ones, ones) as mm, stream.capture() as graph:
+        if form == "plan":
+            mm.execute(out=w, stream=stream)
+        elif form == "grouped":
+            rocpy.grouped_matmul([ones], [ones], out=[w], stream=stream)
+        elif form == "buffer":
+            rocpy.matmul(ones, ones, out=buffer, stream=stream)
+        elif form == "fill":
+            buffer.fill(0, stream=stream)
+        else:
+            rocpy.matmul(ones, ones, out=w, stream=stream)
+    if form == "inner":
+        inner = graph
+        with stream.capture() as graph:
+            inner.launch()
+        inner.close()
+    w.fill_(7)
+    assert (rocpy.matmul(ones, weight) == 28).all()
+    for _ in range(2):
+        before = w._version
+        graph.launch()
+        stream.synchronize()
+        assert w._version > before
+    assert (rocpy.matmul(ones, weight) == 4 * w[0, 0]).all()
+    assert w[0, 0] == (0 if form == "fill" else 4)
+    graph.close()
+
+
 def test_a_weight_that_is_packed_again_leaves_the_graph_its_memory(stream):
     a, b = arrays(8, 64, 32)
     weight = rocpy.Weight(b.copy())
@@ -161,12 +228,17 @@ def test_a_graph_within_a_graph(stream):
 
 def test_what_cannot_be_captured_is_refused_before_it_spoils_the_capture(stream):
     a, b = arrays(4, 4, 4)
+    buffer = rocpy.Buffer(a.shape, "float32")
     refused = {
         "a copied operand": lambda: rocpy.matmul(np.ones((8, 8), np.float32)[::2, ::2], b, stream=stream),
         "another dtype of out": lambda: rocpy.matmul(a, b, out=np.zeros((4, 4)), stream=stream),
         "groups that are copied": lambda: rocpy.grouped_matmul(
             [a, np.ones((8, 8), np.float32)[::2, ::2]], [b], stream=stream
         ),
+        "copies into a buffer": lambda: buffer.copy_from(a, stream=stream),
+        "copies of a transposed array": lambda: buffer.copy_from(a.T, stream=stream),
+        "copies out of a buffer": lambda: buffer.copy_to(a, stream=stream),
+        "copies as an array": lambda: buffer.to_numpy(stream=stream),
     }
     with stream.capture() as graph:
         d = rocpy.matmul(a, b, stream=stream)
