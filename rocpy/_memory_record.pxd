@@ -35,6 +35,7 @@ cdef class MemoryRecord:
     cdef readonly object array
     cdef readonly str name
     cdef object dtype
+    cdef object is_deleted  # of an array of jax's, which stays as it is until it is deleted or donated; None for others
     cdef int kind
     cdef MemoryLayout layout
     cdef TensorWords words  # of a tensor: what is equal as long as nothing of its layout changes

@@ -23,6 +23,7 @@ from rocpy.runtime.memory cimport Buffer
 
 import numpy
 
+from rocpy._messages.modules import is_instance_of
 from rocpy.errors import InvalidOperandError
 
 cnp.import_array()
@@ -150,7 +151,7 @@ cdef class MemoryRecord:
 
     cdef bint has_moved(self) except -1:
         cdef MemoryLayout now
-        if self.is_at_rest():
+        if self.is_at_rest() or (self.is_deleted is not None and not self.is_deleted()):
             return False
         if self.kind == of_numpy:
             read_ndarray(<cnp.ndarray>self.array, &now)
@@ -243,6 +244,8 @@ cdef MemoryRecord record_of(object array, str name, object view=None, const Oper
         layout_of(read, &record.layout)
     else:
         read_exporter(view, name, &record.layout)
+    if kind == of_exporter and is_instance_of(array, "jax", "Array"):
+        record.is_deleted = array.is_deleted
     record.dtype = dtype_of(array, kind, &record.layout)
     return record if record.layout.ndim <= max_dims else None
 
@@ -280,7 +283,8 @@ cpdef bint any_moved(tuple records) except -1:
 cdef int refuse_changed(tuple records) except -1:
     cdef MemoryRecord record
     for record in records:
-        if record.has_changed():
+        # An exporter may give a new copy each time it is read, and what was read of it before is held.
+        if record.kind != of_exporter and record.has_changed():
             raise changed(record)
     return 0
 

@@ -158,7 +158,9 @@ cdef class Graph(Owner):
             self.end(discard=kind is not None)
 
     def __del__(self):
-        if self.capturing and not _device.is_lost(self.generation, self.device_index):
+        if self.capturing and _device.is_lost(self.generation, self.device_index):
+            self.capturing = False  # the capture is the parent's of a fork, or was ended by a reset
+        if self.capturing:
             try:
                 self.end(discard=True)
             except RocpyError as error:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy import rccl
 from rocpy.blaslt import OperandInfo, Options, Problem
 
 A = np.ones((4, 4), np.float32)
@@ -30,6 +31,15 @@ def problem_of(**settings):
     return Problem.make(operand, operand, **settings)
 
 
+def named(**settings):
+    return rccl.Communicator.init(1, 0, rccl.UniqueId.make(), **settings)
+
+
+def names_of_parts(name):
+    with named(name=name) as comm, comm.split(0, name=name) as part:
+        return comm.name, part.name, comm.status()["name"]
+
+
 USES = {
     "epilogue": (lambda x: rocpy.matmul(A, A, epilogue=x).tolist(), "gelu"),
     "epilogue of a problem": (lambda x: problem_of(epilogue=x), "gelu"),
@@ -42,6 +52,7 @@ USES = {
     "location": (lambda x: repr(rocpy.Buffer(4, location=x).location), "host"),
     "copies": (lambda x: repr(Options(copies=x)), "error"),
     "reproducible": (lambda x: repr(Options(reproducible=x)), "batch"),
+    "name of communicators": (names_of_parts, "gelu"),
     "dynamic": (lambda x: repr(Options(dynamic=x)), "m"),
 }
 

@@ -68,6 +68,28 @@ def executed(product):
     return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
+class New(Interface):
+    """An array that exports a new copy at each reading, by DLPack too."""
+
+    @property
+    def __array_interface__(self):
+        self.copy = self.array.copy()
+        return self.copy.__array_interface__
+
+    def __dlpack__(self, **arguments):
+        return self.array.copy().__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("bare", [Interface, Copies, New, OnlyDlpack])
+@pytest.mark.parametrize("make", [lambda: rocpy.Buffer((3, 2), "float32"), lambda: memoryview(ones(3, 2))])
+def test_a_result_of_any_kind_beside_exported_operands(make, bare):
+    with rocpy.Matmul(bare(ones(3, 4)), bare(ones(4, 2))) as product:
+        assert (np.asarray(product.execute(out=make())) == 4).all()
+
+
 @BARE
 @pytest.mark.parametrize(("plan", "name"), CASES)
 def test_an_execution_reads_what_is_exported_then(plan, name, bare):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Ranks that have given up, were revoked or closed: what others are told, and what can still be asked of them."""
 
+import threading
+
 import numpy as np
 import pytest
 import rccl_ranks
-from one_thread import require_calls, total_on
-from rccl_ranks import on_processes
+from one_thread import ranks_of_this_thread, require_calls, total_on
+from rccl_ranks import DEADLINE_S, on_processes
 
 import rocpy
 from rocpy import rccl
@@ -19,6 +21,72 @@ def fail_to_receive(comm):
 def revoke(comm):
     require_calls("ncclCommRevoke")
     comm.revoke()
+
+
+def open_window(comm):
+    require_calls("ncclCommWindowRegister")
+    comm.window(comm.empty(4, window=True))
+
+
+MEETINGS = {
+    "all_reduce": lambda comm: comm.all_reduce(np.ones(4)),
+    "split": lambda comm: comm.split(0),
+    "window": open_window,
+}
+
+
+def errors_of(calls, leave):
+    """What calls of some ranks raise, by rank, each on a thread of its own, while ``leave`` is called."""
+    errors = {}
+
+    def run(comm, call):
+        try:
+            call(comm)
+        except rocpy.RocpyError as error:
+            errors[comm.rank] = error
+
+    threads = [threading.Thread(target=run, args=one) for one in calls]
+    for thread in threads:
+        thread.start()
+    leave()
+    for thread in threads:
+        thread.join(DEADLINE_S / 2)
+    assert not any(thread.is_alive() for thread in threads)
+    return errors
+
+
+def await_busy(comm):
+    while not comm.status()["ranks"][comm.rank]["busy"]:
+        pass
+
+
+@pytest.mark.parametrize("end", ["abort", "revoke"])
+@pytest.mark.parametrize("name", MEETINGS)
+def test_a_rank_that_leaves_a_call_is_noticed_although_another_has_not_come(name, end):
+    require_calls("ncclCommRevoke")
+    call = MEETINGS[name]
+    with ranks_of_this_thread(4, timeout_s=DEADLINE_S) as comms:
+
+        def leave():
+            await_busy(comms[2])
+            getattr(comms[2], end)()
+
+        errors = errors_of([(comm, call) for comm in comms[:3]], leave)
+    assert [(type(errors[rank]), errors[rank].rank) for rank in (0, 1)] == [(rccl.RemoteError, 2)] * 2
+
+
+def test_no_rank_waits_longer_for_another_than_the_first_that_gives_up():
+    with ranks_of_this_thread(4, timeout_s=DEADLINE_S) as comms:
+
+        def give_up():
+            while any(comms[2].status()["ranks"][rank]["step"] == 0 for rank in (0, 1)):
+                pass
+            with pytest.raises(rccl.CollectiveTimeoutError, match="waiting for rank 3"):
+                comms[2].all_reduce(np.ones(4), timeout_s=0.05)
+
+        errors = errors_of([(comm, MEETINGS["all_reduce"]) for comm in comms[:2]], give_up)
+    assert {type(error) for error in errors.values()} == {rccl.CollectiveTimeoutError}
+    assert [errors[rank].waiting_for for rank in (0, 1)] == [(3,)] * 2
 
 
 GONE = {"failed": fail_to_receive, "aborted": lambda comm: comm.abort(), "revoked": revoke}

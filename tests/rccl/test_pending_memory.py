@@ -222,6 +222,45 @@ def test_products_of_a_rank_do_not_wait_for_another_rank():
     assert distributed.run_threads(body, 2, timeout_s=DEADLINE_S / 6) == [0, 1]
 
 
+ONES = np.ones((8, 8), np.float32)
+STRIDED, INTEGERS = np.ones((16, 16), np.float32)[::2, ::2], np.ones((8, 8), np.int8)
+DOUBLED = rocpy.epilogue(lambda x: x * 2)
+
+
+def plan(*arguments, stream, out=None):
+    with rocpy.Matmul(*arguments) as planned:
+        return planned.execute(out=out, stream=stream)
+
+
+# Products that take more than a launch, whose frameworks copy or compute outside the stream's order.
+PRODUCTS = {
+    "copied": lambda stream: rocpy.matmul(STRIDED, ONES, stream=stream),
+    "cast": lambda stream: rocpy.matmul(ONES, ONES, out=np.zeros((8, 8)), stream=stream),
+    "composed": lambda stream: rocpy.matmul(INTEGERS, INTEGERS, epilogue="relu_aux", stream=stream)[0],
+    "transposed": lambda stream: rocpy.matmul(ONES, ONES, bias=0 * ONES[:, :1], epilogue="bias", stream=stream),
+    "of its own epilogue": lambda stream: (
+        rocpy.matmul(STRIDED, ONES, epilogue=DOUBLED, out=np.zeros((8, 8)), stream=stream) / 2
+    ),
+    "groups": lambda stream: rocpy.grouped_matmul([STRIDED], [ONES], out=[np.zeros((8, 8))], stream=stream)[0],
+    "planned": lambda stream: plan(STRIDED, ONES, stream=stream, out=np.zeros((8, 8))),
+    "planned and composed": lambda stream: rocpy.Matmul(INTEGERS, INTEGERS, epilogue="relu_aux").execute(stream=stream)[
+        0
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_product_on_another_stream_waits_for_no_other_rank(comms, name):
+    stream = rocpy.Stream(0, nonblocking=True)
+    PRODUCTS[name](stream)  # what is planned or compiled once
+    gc.collect()
+    work = comms[0].all_reduce(np.ones(4), stream=rocpy.Stream(0, nonblocking=True), block=False)
+    result = in_time(comms, lambda: PRODUCTS[name](stream))
+    stream.synchronize()
+    assert (np.asarray(result) == 8).all()
+    del work
+
+
 @pytest.mark.parametrize("in_group", [False, True])
 def test_memory_is_freed_later_while_a_collective_is_pending(comms, in_group):
     x, other = buffers()[0], rocpy.Buffer(4, "float32", device=0)
@@ -229,9 +268,6 @@ def test_memory_is_freed_later_while_a_collective_is_pending(comms, in_group):
         work = comms[0].all_reduce(x, block=False)
     assert in_time(comms, other.close) is None
     del work
-
-
-ONES = np.ones((8, 8), np.float32)
 
 
 def multiplied(stream):

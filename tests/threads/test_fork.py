@@ -103,6 +103,17 @@ def test_plans_weights_and_streams_made_before(run_python):
 
     in_child(work)
     assert work()
+
+    graphs = [rocpy.Stream(nonblocking=True).capture().__enter__()]
+
+    def drop():
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", rocpy.errors.RocpyWarning)
+            graphs.clear()
+        return not told
+
+    in_child(drop)
+    graphs[0].__exit__(None, None, None)
     """
     run_python(HEAD + code)
 

@@ -169,5 +169,6 @@ cdef class TileExecutable(Executable):
             if outs[i] is not None:
                 synchronize_user_stream(call.stream, call.a)
                 _copies.assign(outs[i], ordered[i])
+                synchronize_user_stream(call.stream, call.a)
                 ordered[i] = outs[i]
         return tuple(ordered)

@@ -163,7 +163,7 @@ def launch(
 def synchronize_user_stream(stream: Any, like: Any) -> None:
     """Wait for a stream that the user gave: a framework's copies do not follow its order."""
     if stream is not None:
-        SynchronizeStream(resolve_stream(stream, like))()
+        SynchronizeStream(resolve_stream(stream, like), like)()
 
 
 def write(results: Sequence[Placed], outs: Sequence[Any], like: Any, stream: Any) -> tuple[Any, ...]:

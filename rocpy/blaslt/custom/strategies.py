@@ -295,17 +295,17 @@ class _Rest:
         """Return the results, written where the user wants them."""
         from rocpy.epilogues.expressions.evaluate import evaluate
 
-        synchronize = None if stream is None else SynchronizeStream(resolve_stream(stream, base))
+        synchronize = None if stream is None else SynchronizeStream(resolve_stream(stream, base), base)
         if synchronize is not None:
             synchronize()  # the framework's operations do not follow the order of a stream that the user gave
         results = evaluate(self.expression, base, inputs, str(base.dtype).removeprefix("torch."), bound.out_types)
-        if synchronize is not None:
-            synchronize()
         written = []
         for result, out in zip(results, outs, strict=True):
             if out is not None:
                 _copies.assign(out, result)
             written.append(result if out is None else out)
+        if synchronize is not None:
+            synchronize()
         return tuple(written)
 
 

@@ -228,12 +228,12 @@ cdef class Call:
             raise _refusals.copy_refused(names[0], "of a tile program")
         refuse_capture(self.completion, f"{names[0]} must be copied", _refusals.readable_form(names[0]))
         if self.completion != Completion.WAIT:
-            synchronize_stream(self.stream)
+            synchronize_stream(self.stream, self.operands.a.device_type, self.operands.a.device_id)
         operands = dict(a=a, b=b, c=c, bias=bias)
         for name in names:
             operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
         if self.completion != Completion.WAIT:
-            synchronize_stream(self.stream)
+            synchronize_stream(self.stream, self.operands.a.device_type, self.operands.a.device_id)
         return tuple(operands.values())
 
     cdef tuple run(self, CachedCall *call, size_t rank):

@@ -226,7 +226,8 @@ cdef Completion resolve_device_and_stream(const Operand *like, object stream, in
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 # `owner` is the user's a, whose framework allocates; `out` is the array of launch.out, where that is set; `held` is what the launch reads beside the operands.
 cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales)
-cdef int synchronize_stream(hipStream_t c_stream) except -1
+# `device_type` and `device` are those of the operands' memory.
+cdef int synchronize_stream(hipStream_t c_stream, int device_type, int device) except -1
 # Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
 cdef bint overwrites_c(const Launch *launch) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: MIT
 """The launch of a plan: allocate the result, enqueue, keep what the stream still reads."""
 
+from cpython.exc cimport PyErr_Clear
 from libc.string cimport memcpy
 
 cimport abi
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._dlpack cimport array_type_of_hip
+from rocpy._dlpack cimport DLDeviceType, array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
+from rocpy._producers.torch_tensors cimport torch_api
 from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, without_factors
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
+from rocpy.runtime.device cimport enter, leave
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
+from rocpy._messages.modules import imported
 from rocpy.blaslt.model.algorithms import Algorithm, origin
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
@@ -148,7 +152,7 @@ cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) ex
                 status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
         release_context(context)
     if not status.ok() and launch.completion != Completion.CAPTURE:
-        synchronize_stream(launch.stream)  # some of the batch may be queued, and its operands are about to go
+        wait_if_running(launch.stream)  # some of the batch may be queued, and its operands are about to go
     return _core.check(status)
 
 
@@ -218,9 +222,42 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
     return refuse_capture(Completion.NOTHING if capture_of(c_stream, device) is None else Completion.CAPTURE, what, do)
 
 
-cdef int synchronize_stream(hipStream_t c_stream) except -1:
-    """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
+cdef int framework_streams(int device_type, int device, hipStream_t *out) except -1:
+    """Write the streams that frameworks use at present for memory of a device, three at most; returns how many: none for memory of the CPU."""
+    cdef void *current = NULL
+    cdef int count = 1
+    if device_type == _CPU:
+        return 0
+    out[0] = NULL
+    if torch_api != NULL:
+        if torch_api.current_work_stream(<DLDeviceType>device_type, device, &current) == 0:
+            out[count] = <hipStream_t>current
+            count += 1
+        else:
+            PyErr_Clear()  # a torch that has no such device
+    cupy = imported("cupy")
+    if cupy is not None:
+        out[count] = <hipStream_t><size_t>cupy.cuda.get_current_stream(device).ptr
+        count += 1
+    return count
+
+
+cdef int synchronize_stream(hipStream_t c_stream, int device_type, int device) except -1:
+    """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order.
+
+    Other streams of the device are not waited for: a collective that is pending there may end only after this thread's next call.
+    """
+    cdef hipStream_t streams[3]
+    cdef int count = framework_streams(device_type, device, streams)
+    cdef int i, previous
     with nogil:
         abi.hipStreamSynchronize(c_stream)
-        abi.hipDeviceSynchronize()
+    if count:
+        previous = enter(device)  # whose null stream may be among them
+        try:
+            for i in range(count):
+                with nogil:
+                    abi.hipStreamSynchronize(streams[i])
+        finally:
+            leave(previous)
     return 0

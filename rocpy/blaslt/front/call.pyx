@@ -29,7 +29,7 @@ from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, are_numbers, with_weight_scale
 from rocpy.blaslt.engine._scales cimport Scales, check_apart, read_scales
-from rocpy.blaslt.engine.streams cimport SynchronizeStream
+from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -141,7 +141,7 @@ cdef object product(Arguments *call, bint launches):
         return product(call, True)  # whose plan is to compose
     if cached.transposed:
         result = _copies.transposed_product(
-            result, <object>call.out, (lambda: None) if launch.completion == Completion.WAIT else SynchronizeStream(<size_t>launch.stream))
+            result, <object>call.out, (lambda: None) if launch.completion == Completion.WAIT else synchronization(launch.stream, &operands.a))
     elif launch.out != NULL:
         _operand.written(<object>call.out, operands.out.provider)
     if cached.extra_ndim < 0 and (scales is None or not scales.amax):

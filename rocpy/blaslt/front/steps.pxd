@@ -2,10 +2,9 @@
 # The arguments of a call of the function form, and the steps of a call that is no single launch.
 from cpython.ref cimport PyObject
 
-from abi cimport hipStream_t
-
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport CachedCall, Completion, Launch, Operands
+from rocpy.blaslt.engine.streams cimport SynchronizeStream
 
 
 # The arguments of a call, borrowed from whoever makes it.
@@ -36,8 +35,7 @@ cdef struct Arguments:
 
 cdef class Step:
     cdef object preparation
-    cdef hipStream_t stream
-    cdef bint waits
+    cdef SynchronizeStream synchronize
 
     cdef int wait(self) except -1
     cdef object prepare(self)

@@ -5,8 +5,9 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.build cimport copied_names, recipe_of
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, CallKind, Completion, Launch, Operands, refuse_capture, refuse_captured, synchronize_stream,
+    CachedCall, CallKind, Completion, Launch, Operands, refuse_capture, refuse_captured,
 )
+from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments
 from rocpy.blaslt.operands._arguments cimport info, operand_named, staged_infos
@@ -66,13 +67,13 @@ cdef object preparation(object call, const Operands *operands, CachedCall *cache
 
 
 cdef class Step:
-    """What is done instead of launching a call, and the stream that waits for it; the call that is prepared holds the stream."""
+    """What is done instead of launching a call, and the wait for its stream around it, or None; the call that is prepared holds the stream."""
 
     def __cinit__(self, object preparation):
         self.preparation = preparation
 
     cdef int wait(self) except -1:
-        return synchronize_stream(self.stream) if self.waits else 0
+        return 0 if self.synchronize is None else self.synchronize.wait()
 
     cdef object prepare(self):
         self.wait()
@@ -106,7 +107,8 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
     viewed = _views.viewed_call(data)
     if viewed is not None:
         step = Step(viewed)
-        step.waits, step.stream = data.stream is not None, launch.stream
+        if data.stream is not None:
+            step.synchronize = synchronization(launch.stream, &launch.operands.a)
         return step
     if composed and data.algorithm is not None:  # the native product inside is the one that is forced
         return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
@@ -114,7 +116,8 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
             compute=data.compute, options=data.options, **scale_keywords(data.scales, data.b)))
     step = Step(preparation(data, launch.operands, launch.call, EPILOGUE_NAMES[call.row], _options.resolve_options(data.options)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-    step.waits, step.stream = data.stream is not None if composed else launch.completion != Completion.WAIT, launch.stream
+    if data.stream is not None if composed else launch.completion != Completion.WAIT:
+        step.synchronize = synchronization(launch.stream, &launch.operands.a)
     return step
 
 

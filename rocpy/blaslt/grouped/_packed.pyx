@@ -24,9 +24,9 @@ from rocpy.blaslt.engine._scales cimport check_apart
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_captured,
-    release_context, synchronize_stream, wait_if_running,
+    release_context, wait_if_running,
 )
-from rocpy.blaslt.engine.streams cimport SynchronizeStream
+from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
 from rocpy.blaslt.front.steps cimport Step, refuse_steps
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
@@ -63,7 +63,7 @@ cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef hipStream_t c_stream = call.c_stream
     if not status.ok() and call.completion != Completion.CAPTURE:
-        synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
+        wait_if_running(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
     if call.completion == Completion.CAPTURE:
         capture_of(c_stream, call.device).keep(held)
@@ -159,14 +159,16 @@ cdef object product(GroupedCall call):
     viewed = _views.viewed_call(call, ("a", "b", "bias")) if cached.kind == CallKind.compose else None
     if viewed is not None:
         step = Step(viewed)
-        step.waits, step.stream = call.completion != Completion.WAIT, call.c_stream
+        if call.completion != Completion.WAIT:
+            step.synchronize = synchronization(call.c_stream, &groups.whole.a)
         return step
     if cached.kind == CallKind.compose:
-        return slices_of(&groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
+        return slices_of(&groups, call).one_by_one(synchronization(call.c_stream, &groups.whole.a))
     dtype = array_type_of_hip(cached.result_type).name.decode()
     step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype, covered(&groups)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-    step.waits, step.stream = call.completion != Completion.WAIT, call.c_stream
+    if call.completion != Completion.WAIT:
+        step.synchronize = synchronization(call.c_stream, &groups.whole.a)
     return step
 
 
@@ -321,7 +323,7 @@ cdef object launch_packed(PackedGroups *groups, GroupedCall call, object owner):
             product.operands[<int>operand_aux].data = <char *>extra.data
         held = (owner, call.a, call.b, call.bias, result, auxiliary, *([] if call.scales is None else call.scales.held))
         if not launch_and_keep(&product, groups, call, held):
-            return slices_of(groups, call).one_by_one(SynchronizeStream(<size_t>call.c_stream))
+            return slices_of(groups, call).one_by_one(synchronization(call.c_stream, &groups.whole.a))
     if call.out is not None:
         _operand.written(call.out, whole.out.provider)
     return result if auxiliary is None else (result, {call.row.outputs[0]: auxiliary})
@@ -357,7 +359,7 @@ cdef Status launch_runs(GroupedProduct *product, PackedGroups *groups, GroupedCa
             keep(&groups.key, &run, ready)
     except BaseException:
         if call.completion != Completion.CAPTURE:
-            synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
+            wait_if_running(c_stream)  # some groups may be queued, and their operands are about to go
         raise
     finally:
         release_context(context)

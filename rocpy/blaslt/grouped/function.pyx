@@ -231,14 +231,14 @@ cdef class ListedGroups:
         # The frameworks' copies do not follow the order of a stream that the user gave.
         waits = self.begun and call.stream is not None
         if waits:
-            synchronize_stream(call.c_stream)
+            synchronize_stream(call.c_stream, self.first.device_type, self.first.device_id)
         for g in self.later:
             result, out = self.results[g], self.out[g]
             if out is not None:
                 assign(out, result if self.extra_name is None else result[0])
                 self.results[g] = out if self.extra_name is None else (out, result[1])
         if waits:
-            synchronize_stream(call.c_stream)
+            synchronize_stream(call.c_stream, self.first.device_type, self.first.device_id)
         return 0
 
     cdef ScaleArguments read_weight(self, Py_ssize_t g):

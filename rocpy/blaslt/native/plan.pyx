@@ -23,7 +23,7 @@ from rocpy.blaslt.native._planned cimport Planned, Use, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales, check_apart
 from rocpy.blaslt.model.scale_arguments cimport ScaleArguments, all_scales
-from rocpy.blaslt.engine.streams cimport SynchronizeStream
+from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
@@ -231,7 +231,7 @@ cdef class NativeProduct(Planned):
         """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
         cdef list arrays = []
         if launch.completion != Completion.WAIT:
-            synchronize_stream(launch.stream)
+            synchronize_stream(launch.stream, self.operands.a.device_type, self.operands.a.device_id)
         memcpy(copied, &self.operands, sizeof(Operands))
         for name in self.copies:
             array = _copies.copy_of(self.operand_arrays[name], name, self.problem)
@@ -242,7 +242,7 @@ cdef class NativeProduct(Planned):
     cdef object compose(self, Launch *launch, object stream):
         """Compute the product of several; what it returns is new, whatever `out` can take."""
         launch.out = NULL
-        return self.unfused.execute(launch.algorithm, stream, SynchronizeStream(<size_t>launch.stream))
+        return self.unfused.execute(launch.algorithm, stream, synchronization(launch.stream, &self.operands.a))
 
     @cython.final
     cdef inline object launch_or_compose(self, Launch *launch, object out, tuple held, object stream, bint named):
@@ -254,7 +254,7 @@ cdef class NativeProduct(Planned):
                              self.scales)
             if launch.call.transposed:
                 if launch.completion != Completion.WAIT:
-                    synchronize_stream(launch.stream)
+                    synchronize_stream(launch.stream, self.operands.a.device_type, self.operands.a.device_id)
                 result = _copies.transposed_product(result, None, lambda: None)
             return result
         except (LibraryError, UnsupportedError) as error:
@@ -288,7 +288,7 @@ cdef class NativeProduct(Planned):
             _operand.written(out, launch.out.provider)
         elif out is not None:
             if launch.completion != Completion.WAIT:
-                synchronize_stream(launch.stream)
+                synchronize_stream(launch.stream, self.operands.a.device_type, self.operands.a.device_id)
             _copies.assign(out, result)
         if out is not None:
             result = out

@@ -10,6 +10,7 @@ from libc.string cimport memset
 from weakref import WeakSet
 
 from rocpy._core import has
+from rocpy._messages.text import plain_text
 from rocpy.errors import InvalidArgumentError, InvalidProblemError, InvalidUsageError, UnsupportedError
 from rocpy.rccl.model.failures import attributed
 from rocpy.runtime cimport device as _device
@@ -157,7 +158,7 @@ cdef object apply_settings(abi.ncclConfig_t* config, object settings):
     for name, value in dict(settings).items():
         try:
             if name == "net_name":
-                net_name = str(value).encode()
+                net_name = str(plain_text(value)).encode()
                 config.netName = <const char*><bytes>net_name
                 continue
             fields[SETTINGS.index(name)][0] = PyNumber_Index(value)

@@ -29,6 +29,16 @@ def withdraw_call(Handle communicator not None, Call call not None):
         communicator.records.withdraw(call)
 
 
+def is_closed(Handle communicator not None):
+    """Whether a communicator has been closed, or aborted."""
+    return communicator.closed
+
+
+def failure_of(Handle communicator not None, int code, str op, seq):
+    """Return the error of a communicator that answered with a code."""
+    return communicator.failure_of(code, op, seq)
+
+
 def await_call(Handle communicator not None, Call call not None, double limit):
     """Wait for a blocking call that was launched, until a moment; expiry and failures raise."""
     communicator.check()

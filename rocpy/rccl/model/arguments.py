@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._messages.text import plain_text
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
 __all__ = [
@@ -64,7 +65,7 @@ def name_of(name: Any) -> str:
     >>> name_of("training")
     'training'
     """
-    text = str(name)
+    text = str(plain_text(name))
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidArgumentError(f"name: got {text!r}, expected text without NUL and without surrogates")
     return text

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupScope", "group", "launch"]
 
+_INVALID_USAGE = 5  # ncclInvalidUsage
+
 
 def group() -> GroupScope:
     """Collect the calls of a block and launch them together when it ends (ncclGroupStart, ncclGroupEnd).
@@ -68,6 +70,9 @@ def group() -> GroupScope:
 
 def _failure(code: int, text: str, callers: Sequence[Caller], op: str, seq: int | None) -> RocpyError:
     """Return the error that a group came to, as that of the communicator that failed, where one did."""
+    closed = next((caller for caller in callers if grouped.is_closed(caller)), None)
+    if closed is not None and code == _INVALID_USAGE:  # as RCCL answers for one that was aborted meanwhile
+        return grouped.failure_of(closed, code, op, seq)
     for caller in callers:
         status = caller.status()
         failure = status.get("failure") or {}

@@ -176,3 +176,33 @@ def test_another_thread_aborts_a_rank_that_waits():
     assert not thread.is_alive()
     assert len(errors) == 1
     comms[1].abort()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", ["all_reduce", "split", "window"])
+def test_another_thread_aborts_a_rank_of_a_group_that_waits(name, count):
+    require_calls("ncclCommWindowRegister")
+    calls = {
+        "all_reduce": lambda comm: comm.all_reduce(np.ones(4)),
+        "split": lambda comm: comm.split(0),
+        "window": lambda comm: comm.window(comm.empty(4, window=True)),
+    }
+    errors = []
+
+    def wait(comms):
+        try:
+            with rccl.group():
+                for comm in comms[:count]:
+                    calls[name](comm)
+        except rocpy.RocpyError as error:
+            errors.append(error)
+
+    with ranks_of_this_thread(3, timeout_s=60) as comms:
+        thread = threading.Thread(target=wait, args=(comms,))
+        thread.start()
+        while not comms[0].status()["ranks"][0]["busy"]:
+            time.sleep(0.001)
+        comms[0].abort()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert [type(error) for error in errors] == [rocpy.ClosedError]

@@ -132,6 +132,13 @@ Background::~Background() {
   wait();
 }
 
+bool Communicator::tell_failure() {
+  const Failure known = failure();
+  begin_call(handle);
+  refuse(known.code, known.text);
+  return false;
+}
+
 Failure Communicator::failure() {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
@@ -237,6 +244,27 @@ int Communicator::find_dead() {
   return -1;
 }
 
+int Communicator::find_gone(std::vector<int> *missing, Needed needed) {
+  std::vector<int> gone;
+  for (int r = 0; r < count; ++r) {
+    const bool is_needed = needed == Needed::all || std::find(missing->begin(), missing->end(), r) != missing->end();
+    if (r != rank && is_needed && is_gone(other(r).presence.load())) gone.push_back(r);
+  }
+  if (gone.empty()) return -1;
+  if (needed == Needed::all) *missing = missing_at_step();  // where one of them arrived last, that is seen now
+  const auto first = std::find_first_of(gone.begin(), gone.end(), missing->begin(), missing->end());
+  return first == gone.end() ? gone.front() : *first;
+}
+
+int Communicator::cause_of(int index) {
+  for (int i = 0; i < count; ++i) {
+    const int cause = other(index).cause.load() - 1;
+    if (cause < 0) break;
+    index = cause;
+  }
+  return index;
+}
+
 std::vector<int> Communicator::missing_at_step() {
   std::vector<int> missing;
   for (int r = 0; r < count; ++r) {
@@ -259,10 +287,10 @@ std::string Communicator::name_of_operation(const Operation &operation) {
   return text + " (behind " + (is_busy ? numbered(self().kind.load(), entered) : "work that has not begun") + ")";
 }
 
-bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t *last_look,
-                              const std::function<bool()> &ready) {
+bool Communicator::look_after(const Operation &operation, std::vector<int> missing, uint64_t *last_look,
+                              const std::function<bool()> &ready, Needed needed) {
   // Another thread of this rank has given up, and with it whatever waits.
-  if (const int now = state.load(); now != ncclSuccess && now != ncclInProgress) return false;
+  if (const int now = state.load(); now != ncclSuccess && now != ncclInProgress) return tell_failure();
   const Signature &signature = operation.signature;
   const std::string where = name_of_operation(operation);
   Failure cause{"remote", ncclRemoteError, "", shown_kind(signature), signature.sequence, {}, {}};
@@ -280,10 +308,8 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   }
   const uint64_t now = now_ns();
   // Looked at once: who gives up a moment later may do so because of one that died, which is looked for before.
-  std::vector<int> gone;
-  std::copy_if(missing.begin(), missing.end(), std::back_inserter(gone),
-               [this](int r) { return is_gone(other(r).presence.load()); });
-  if (!gone.empty() || now - *last_look > look_interval_ns) {
+  const int gone = find_gone(&missing, needed);
+  if (gone >= 0 || now - *last_look > look_interval_ns) {
     *last_look = now;
     const int dead = find_dead();
     if (dead >= 0) {
@@ -291,27 +317,39 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
       cause.ranks = {shown_rank(dead)};
       cause.text = text_of_ranks(cause.ranks) + " (process " + std::to_string(other(dead).pid.load()) +
                    ") is dead; this rank waits in " + where;
+      self().cause = 1 + dead;
       return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
     }
   }
   if (origin && !look_at_origin(operation, missing, ready)) return false;
-  for (int r : gone) {
+  if (gone >= 0 && ready()) return true;
+  int r = gone;
+  if (gone >= 0 && needed == Needed::all) {
+    const int before = cause_of(gone);
+    const bool is_missing = std::find(missing.begin(), missing.end(), gone) != missing.end();
+    if (!is_missing || is_gone(other(before).presence.load())) r = before;
+  }
+  // A rank that is only late is missed by all others: none waits longer than the first of them that gave up.
+  const bool is_given_up = r >= 0 && !is_gone(other(r).presence.load());
+  if (r >= 0 && !is_given_up) {
     const Presence presence = other(r).presence.load();
-    if (ready()) return true;
     cause.ranks = {shown_rank(r)};
     cause.text = text_of_ranks(cause.ranks) + name_of_leaving(presence) + "; this rank waits for it in " + where;
+    self().cause = 1 + r;
     return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
   }
-  if (now < operation.deadline_ns()) return true;
+  if (now < operation.deadline_ns() && !is_given_up) return true;
   cause.kind = "timeout";
   cause.code = ncclTimeout;
   cause.ranks = shown_ranks(missing);
-  cause.text = "timeout after " + seconds(operation.patience_ns) + " in " + where;
+  cause.text = "timeout after " + seconds(std::min(operation.patience_ns, now - operation.begin_ns)) + " in " + where;
+  if (is_given_up) cause.text += ", when " + text_of_ranks({shown_rank(gone)}) + " gave up";
   if (!missing.empty()) cause.text += ": waiting for " + text_of_ranks(cause.ranks);
+  if (!missing.empty()) self().cause = 1 + missing.front();
   bool has_absent = false;
-  for (int r : missing) {
-    has_absent = has_absent || (other(r).pid.load() == 0 && (!origin || origin->is_newcomer(r)));
-    cause.text += "; " + deed_of(r);
+  for (int late : missing) {
+    has_absent = has_absent || (other(late).pid.load() == 0 && (!origin || origin->is_newcomer(late)));
+    cause.text += "; " + deed_of(late);
   }
   if (signature.kind == Kind::none) {
     if (has_absent) {
@@ -362,12 +400,12 @@ bool Communicator::wait_for_step(const Operation &operation) {
   if (!may_spin) {
     Bell &released = segment->header().released;
     const auto ready = [&] { return has_come(released); };
-    return ready() || wait(released, operation, ready, missing);
+    return ready() || wait(released, operation, ready, missing, Needed::all);
   }
   for (int i = 1; i < count; ++i) {
     Bell &bell = other((rank + i) % count).step;
     const auto ready = [&] { return has_come(bell); };
-    if (!ready() && !wait(bell, operation, ready, missing)) return false;
+    if (!ready() && !wait(bell, operation, ready, missing, Needed::all)) return false;
   }
   return true;
 }

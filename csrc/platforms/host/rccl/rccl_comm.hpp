@@ -77,6 +77,10 @@ class Background {
 
 class Communicator;
 
+// Whom a rank needs while it waits: those that are missing, or the others too, as in a step of all ranks. One that has
+// arrived at a step which others have not reached cannot be through it: if it is gone, the operation has failed.
+enum class Needed { missing, all };
+
 bool is_failed(Presence presence);
 bool is_gone(Presence presence);
 // For people: "ranks 1, 2"; what one did that is gone.
@@ -175,7 +179,7 @@ class Communicator {
   // Sleeps until `ready`, looking after the ranks that it waits for, whenever the bell is rung for something else too.
   // False: failed.
   template <class Ready, class Missing>
-  bool wait(Bell &bell, const Operation &operation, Ready ready, Missing missing);
+  bool wait(Bell &bell, const Operation &operation, Ready ready, Missing missing, Needed needed = Needed::missing);
 
   // Reading memory of all ranks, or of one, or writing there: not once it has given up, or is gone. What has been read
   // counts only after the end: the owner may have changed it, once it had given up. False: failed.
@@ -183,10 +187,10 @@ class Communicator {
   bool end_reading(const Operation &operation, int owner = -1);
   // Whether to begin with another part of that. If not, the end fails.
   bool goes_on(int owner = -1);
-  // False: a rank that is waited for is gone, or the operation's time is over. What it did before it left counts:
-  // `ready` has the last word.
-  bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t *last_look,
-                  const std::function<bool()> &ready);
+  // False: a rank that is needed is gone, or the operation's time is over. What it did before it left counts: `ready`
+  // has the last word.
+  bool look_after(const Operation &operation, std::vector<int> missing, uint64_t *last_look,
+                  const std::function<bool()> &ready, Needed needed = Needed::missing);
   // Whether a rank is there that takes what this one leaves for it without waiting. False: failed.
   bool can_take(const Operation &operation, int peer);
 
@@ -207,6 +211,7 @@ class Communicator {
 
   bool fail(Failure failure);  // gives false; the first failure is kept
   Failure failure();
+  bool tell_failure();  // to this thread, where another has noticed it; gives false
 
   // The last calls' times, by their numbers.
   static constexpr size_t timing_count = 256;
@@ -272,6 +277,10 @@ class Communicator {
   void withdraw();
   // A rank whose process died without leaving; -1: none. It may be why others gave up.
   int find_dead();
+  // A rank that is needed and gone, one that is missing before the others; -1: none. Then the missing are those of now.
+  int find_gone(std::vector<int> *missing, Needed needed);
+  // The rank because of which one failed that is gone: itself, another that was gone before, or one that is only late.
+  int cause_of(int index);
   std::vector<int> missing_at_step();
   bool fail_to_read(const Operation &operation, int owner, int reason);
 
@@ -285,7 +294,7 @@ class Communicator {
 };
 
 template <class Ready, class Missing>
-bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Missing missing) {
+bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Missing missing, Needed needed) {
   constexpr int spins = 2000, yields = 20;
   constexpr uint64_t nap_ns = 20000000;
   if (may_spin) {
@@ -308,7 +317,7 @@ bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Mis
     if (ready()) break;
     const std::vector<int> ranks = missing();
     note_awaited(ranks);
-    is_good = look_after(operation, ranks, &last_look, ready);
+    is_good = look_after(operation, ranks, &last_look, ready, needed);
   }
   note_awaited({});
   return is_good;

@@ -17,7 +17,7 @@ namespace rocpy_host {
 namespace {
 
 // Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
-constexpr uint64_t format = 0x726f637079000008 ^ uint64_t { sizeof(RankState) } << 8;
+constexpr uint64_t format = 0x726f637079000009 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 

@@ -101,6 +101,7 @@ struct alignas(64) RankState {
   std::atomic<int32_t> cpus{0};         // that it may run on
   std::atomic<uint64_t> mailbox{0};     // its number, once it has one
   std::atomic<bool> has_left{false};    // for good, whatever became of it before: nothing is created from it any more
+  std::atomic<int32_t> cause{0};        // 1 + the rank because of which it failed: one that was gone, or late
 
   // Of those that ranks create where others have gone: how many attempts are over whose lowest rank is this one, and
   // whom this rank leaves out in the one that it waits in.
