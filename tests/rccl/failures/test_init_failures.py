@@ -44,7 +44,8 @@ def init_all(kind, calls, late=()):
         begun = ends[len(found) :]
         # All are up, and the patient begin first: how long a process takes to start must not count.
         for end in begun:
-            assert end.poll(60) and end.recv() == "started"
+            assert end.poll(60)
+            assert end.recv() == "started"
         for end, _ in sorted(zip(begun, wave, strict=True), key=lambda pair: -pair[1][2]):
             end.send(None)
         for end in begun:
