@@ -231,9 +231,10 @@ def epilogue(function: Callable[..., Any]) -> CustomEpilogue:
     function
         Takes the product and any number of named inputs, each of which broadcasts to the product's shape: ``(N,)``
         for one per column, ``(M, 1)`` for one per row, the full shape, or one for all; a number as the default of an
-        input makes it optional. Returns one value or a tuple. It may use numpy's ufuncs, torch's functions, operators
-        and methods: arithmetic, comparisons, ``where``, ``minimum``, ``maximum``, ``abs``, ``exp``, ``log``, ``sqrt``,
-        ``rsqrt``, ``tanh``, ``erf``, ``sigmoid``, ``silu``, ``gelu``, ``relu``, ``clamp``, rounding and casts.
+        input makes it optional, and what :class:`functools.partial` sets is a constant. Returns one value or a tuple.
+        It may use numpy's ufuncs, torch's functions, operators and methods: arithmetic, comparisons, ``where``,
+        ``minimum``, ``maximum``, ``abs``, ``exp``, ``log``, ``sqrt``, ``rsqrt``, ``tanh``, ``erf``, ``sigmoid``,
+        ``silu``, ``gelu``, ``relu``, ``clamp``, rounding and casts.
 
     Returns
     -------

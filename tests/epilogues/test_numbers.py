@@ -222,6 +222,23 @@ def test_numbers_that_grow_beyond_64_bits_are_refused():
         rocpy.matmul(ONE, ONE, epilogue=epilogue, epilogue_inputs={"s": 2**62})
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("value", [1e39, -1e39, 3.4e38])
+@pytest.mark.parametrize("name", ["multiply", "maximum", "clip", "where", "less"])
+def test_numbers_beyond_float32_are_infinite(torch, value, name):
+    functions = {
+        "clip": lambda x: np.clip(x, value, None),
+        "where": lambda x: np.where(x > 0, x, value),
+        "less": lambda x: np.where(x < value, x, 2.0),
+    }
+    epilogue = rocpy.epilogue(functions.get(name) or (lambda x: getattr(np, name)(x, value)))
+    x = np.array([[3.0, -2.0, np.inf]], np.float32)
+    with np.errstate(over="ignore"):
+        expected = epilogue(x)
+    for d in (epilogue.evaluate(torch.from_numpy(x)), epilogue.evaluate(x), rocpy.matmul(ONE, x, epilogue=epilogue)):
+        np.testing.assert_array_equal(np.asarray(d), expected)
+
+
 @pytest.mark.parametrize("exponent", [math.nan, math.inf, -math.inf, 1e300, 17, 1.5, True])
 def test_other_powers_are_refused(exponent):
     with pytest.raises(rocpy.UnsupportedError, match=r"test_numbers.py:.*power"):

@@ -93,6 +93,9 @@ def _types_of(expression: Expression, x: str, inputs: tuple[Any, ...]) -> tuple[
     return expression.types(x, named), expression.compared_types(x, named)
 
 
+_LARGE = 2.0**127
+
+
 def _node(
     arrays: Any,
     node: Node,
@@ -116,6 +119,8 @@ def _node(
     if category(dtype) == 1:
         low, high = whole_limits(dtype)  # a bound beyond them is none
         args = [min(max(arg, low), high) if type(arg) is int else arg for arg in args]
+    if wide == "float32":  # of which torch refuses larger numbers, and others make infinities
+        args = [float(np.float32(arg)) if type(arg) is float and abs(arg) > _LARGE else arg for arg in args]
     if node.op == "where":
         condition = arrays.convert(arrays.array(args[0], x), "bool")
         return arrays.run("where", condition, *(_converted(arrays, arg, wide) for arg in args[1:]))
