@@ -18,5 +18,5 @@ cdef extern from "device_resources.hpp" namespace "rocpy" nogil:
     Status free_deferred()
     size_t deferred_count()
     void leak_resources()
-    void begin_remote_wait(int device)
-    void end_remote_wait(int device)
+    void begin_remote_wait()
+    void end_remote_wait()

@@ -472,7 +472,7 @@ cdef class Buffer:
         """Free the memory (hipFree, hipHostFree); calling it again has no effect.
 
         It waits for all work of the device, as where a buffer that is not closed is collected. Memory that arrays share, or that products,
-        graphs and copies in other threads still use, is freed after the last use, and later while a collective of the device is pending.
+        graphs and copies in other threads still use, is freed after the last use, and later while a collective is pending.
         """
         if self.closed:
             return

@@ -330,6 +330,25 @@ def test_what_is_released_waits_for_no_other_rank(comms, name):
     del work
 
 
+# Of device 1, by what is released.
+OF_ANOTHER_DEVICE = {
+    "buffer": lambda stream: rocpy.Buffer(64, device=1).close,
+    "buffer that is dropped": lambda stream: [rocpy.Buffer(64, device=1)].clear,
+    "idle handles": lambda stream: (multiplied(stream), rocpy.plan_cache.clear)[1],
+}
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER_DEVICE)
+def test_what_another_device_releases_while_it_waits_for_this_one(comms, name):
+    gc.collect()
+    release = OF_ANOTHER_DEVICE[name](rocpy.Stream(1, nonblocking=True))
+    first, second = (rocpy.Stream(device, nonblocking=True) for device in (0, 1))
+    work = comms[0].all_reduce(np.ones(4), stream=first, block=False)
+    second.wait(first.record())
+    assert in_time(comms, release) is None
+    del work
+
+
 def test_handles_over_the_limit_stay_while_a_collective_is_pending(comms, platform_functions):
     size, total = ctypes.POINTER(ctypes.c_size_t), 1 << 36
 

@@ -95,15 +95,14 @@ StreamContext *borrow_spare(int device, hipStream_t stream, int resets) {
   return nullptr;
 }
 
-// Takes the idle contexts that put the pool over its limit out of it; those of a device with a pending collective stay,
-// because a new handle for each product until its end would be more of them. Call with its lock held, and `surplus`
-// empty.
+// Takes the idle contexts that put the pool over its limit out of it; while a collective is pending they stay, because
+// a new handle for each product until its end would be more of them. Call with its lock held, and `surplus` empty.
 void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
   std::vector<StreamContext *> &surplus = *taken;
   surplus.reserve(pool->contexts.size());
   for (size_t i = pool->contexts.size(); i-- > 0 && pool->contexts.size() > limit;) {
     StreamContext *context = pool->contexts[i];
-    if (context->users.load(std::memory_order_acquire) == 0 && !has_remote_waits(context->device)) {
+    if (context->users.load(std::memory_order_acquire) == 0 && !has_remote_waits()) {
       surplus.push_back(context);
       pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
     }

@@ -22,9 +22,6 @@
 namespace rocpy {
 namespace {
 
-// Devices that share a number wait for each other's collectives, which is safe.
-constexpr int most_devices = 64;
-
 // Where collectives overlap, there is never a moment without one. What is listed beyond this number is freed by threads
 // in the background: each free waits for what is pending then, so that several at a time come along with a caller who
 // has several collectives pending.
@@ -39,8 +36,9 @@ struct Listed {
 struct Releases {
   std::mutex mutex;
   std::condition_variable freed;
-  std::atomic<int> remote_waits[most_devices] = {};
-  int being_freed[most_devices] = {};  // threads that free something now
+  // Of all devices: by an event a stream of one may wait for a collective of another.
+  std::atomic<int> remote_waits{0};
+  int being_freed = 0;  // threads that free something now
   std::vector<Listed> deferred;
   std::atomic<size_t> deferred_count{0};
   int threads = 0;  // that free what is listed beyond the limit
@@ -53,8 +51,6 @@ Releases *const releases = new Releases;
 // A child of fork() has neither its parent's collectives nor its memory on devices.
 void forget_in_child() { new (releases) Releases; }
 const int at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
-
-int index_of(int device) { return static_cast<int>(static_cast<unsigned>(device) % most_devices); }
 
 Status free_now(const DeviceResource &resource) {
   if (resource.resets != device_resets(resource.device)) return Status{};
@@ -121,33 +117,32 @@ void defer(const DeviceResource &resource, bool is_for_calls) {
 bool begin_free(const DeviceResource &resource) {
   std::lock_guard<std::mutex> lock(releases->mutex);
   if (releases->leaks) return false;
-  if (has_remote_waits(resource.device)) {
+  if (has_remote_waits()) {
     defer(resource, false);
     return false;
   }
-  ++releases->being_freed[index_of(resource.device)];
+  ++releases->being_freed;
   return true;
 }
 
-void end_free(int device) {
+void end_free() {
   {
     std::lock_guard<std::mutex> lock(releases->mutex);
-    --releases->being_freed[index_of(device)];
+    --releases->being_freed;
   }
   releases->freed.notify_all();
 }
 
-// Takes what is listed of devices without a pending collective off the list.
+// Takes what is listed off the list, if no collective is pending.
 std::vector<DeviceResource> take_ready() {
   std::lock_guard<std::mutex> lock(releases->mutex);
   std::vector<Listed> &all = releases->deferred;
-  const auto first = std::stable_partition(all.begin(), all.end(),
-                                           [](const Listed &one) { return has_remote_waits(one.resource.device); });
   std::vector<DeviceResource> ready;
-  ready.reserve(static_cast<size_t>(all.end() - first));
-  std::transform(first, all.end(), std::back_inserter(ready), [](const Listed &one) { return one.resource; });
-  all.erase(first, all.end());
-  releases->deferred_count.store(all.size());
+  if (has_remote_waits()) return ready;
+  ready.reserve(all.size());
+  std::transform(all.begin(), all.end(), std::back_inserter(ready), [](const Listed &one) { return one.resource; });
+  all.clear();
+  releases->deferred_count.store(0);
   return ready;
 }
 
@@ -157,7 +152,7 @@ Status release_resource(const DeviceResource &resource) noexcept {
   return guarded("hipFree", [&] {
     if (!begin_free(resource)) return Status{};
     const Status status = free_now(resource);
-    end_free(resource.device);
+    end_free();
     return status;
   });
 }
@@ -188,14 +183,14 @@ void leak_resources() noexcept {
   releases->leaks = true;
 }
 
-void begin_remote_wait(int device) noexcept {
+void begin_remote_wait() noexcept {
   std::unique_lock<std::mutex> lock(releases->mutex);
-  releases->freed.wait(lock, [device] { return releases->being_freed[index_of(device)] == 0; });
-  releases->remote_waits[index_of(device)].fetch_add(1);
+  releases->freed.wait(lock, [] { return releases->being_freed == 0; });
+  releases->remote_waits.fetch_add(1);
 }
 
-void end_remote_wait(int device) noexcept { releases->remote_waits[index_of(device)].fetch_sub(1); }
+void end_remote_wait() noexcept { releases->remote_waits.fetch_sub(1); }
 
-bool has_remote_waits(int device) noexcept { return releases->remote_waits[index_of(device)].load() != 0; }
+bool has_remote_waits() noexcept { return releases->remote_waits.load() != 0; }
 
 }  // namespace rocpy

@@ -271,7 +271,7 @@ cdef class Weight(WeightOperand):
         """Free the packed memory after the last product that uses it. Closing twice has no effect; later use, copying and pickling
         included, raises ClosedError, while the attributes stay readable.
 
-        Freeing waits for all work of the device, as where a Weight that is not closed is collected; while a collective of the device is
+        Freeing waits for all work of the device, as where a Weight that is not closed is collected; while a collective is
         pending, the memory is freed later.
         """
         cdef WeightSnapshot before

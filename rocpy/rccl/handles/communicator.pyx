@@ -254,7 +254,7 @@ cdef class Handle:
                 self.records.refuse(call)
                 return code
             self.described = call.description
-        call.remote_wait = begin_remote_wait(self.device_index)
+        call.remote_wait = begin_remote_wait()
         previous = _device.enter(self.device_index)
         try:
             with nogil:

@@ -25,8 +25,8 @@ cdef int release_finished() except -1
 
 # A collective that may wait for other ranks, as long as it exists.
 cdef class RemoteWait:
-    cdef int device, forks
+    cdef int forks
 
 
 # Note, before a collective is queued, that it may wait for other ranks.
-cdef RemoteWait begin_remote_wait(int device)
+cdef RemoteWait begin_remote_wait()

@@ -5,8 +5,8 @@ CPU arrays are freed at once by their frameworks, not in stream order; a product
 and its result here until an event after it is done. They are dropped under the GIL, by the next call that holds or synchronises, or
 when Python collects garbage.
 
-Freeing memory waits for all work of its device. While a collective of the device may wait for other ranks, that would have no deadline:
-csrc/core lists the memory instead, and it is freed in the same moments once the collectives have ended.
+Freeing memory waits for all work of its device. While a collective may wait for other ranks, that would have no deadline: csrc/core lists
+the memory instead, and it is freed in the same moments once the collectives have ended.
 """
 
 import atexit
@@ -50,18 +50,18 @@ cdef dict spare_events = {}
 
 @cython.freelist(16)
 cdef class RemoteWait:
-    """A collective of a device that may wait for other ranks: from before it is queued until it has ended."""
+    """A collective that may wait for other ranks: from before it is queued until it has ended."""
 
     def __dealloc__(self):
         if self.forks == _device.forks:
-            _resources.end_remote_wait(self.device)
+            _resources.end_remote_wait()
 
 
-cdef RemoteWait begin_remote_wait(int device):
+cdef RemoteWait begin_remote_wait():
     cdef RemoteWait wait = RemoteWait.__new__(RemoteWait)
-    wait.device, wait.forks = device, -1  # of no process until it is counted
+    wait.forks = -1  # of no process until it is counted
     with nogil:
-        _resources.begin_remote_wait(device)
+        _resources.begin_remote_wait()
     wait.forks = _device.forks
     return wait
 

@@ -163,9 +163,9 @@ void drop(Clock::time_point until) {
 // As if collectives waited for other ranks, half of the time.
 void wait_for_ranks(Clock::time_point until) {
   while (Clock::now() < until) {
-    begin_remote_wait(0);
+    begin_remote_wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    end_remote_wait(0);
+    end_remote_wait();
     check(free_deferred());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -190,7 +190,7 @@ void all_at_once(double seconds) {
 // Where one collective begins before the last has ended, what is released does not pile up.
 void release_while_collectives_overlap() {
   constexpr size_t most_deferred = 64;
-  begin_remote_wait(0);
+  begin_remote_wait();
   for (size_t i = 0; i < 4 * most_deferred; ++i) {
     void *memory = nullptr;
     CHECK_EQUAL(table.hipMalloc(&memory, 256), 0);
@@ -199,7 +199,7 @@ void release_while_collectives_overlap() {
   const auto until = Clock::now() + std::chrono::seconds(60);
   while (deferred_count() > most_deferred && Clock::now() < until) std::this_thread::yield();
   CHECK_EQUAL(deferred_count(), most_deferred);
-  end_remote_wait(0);
+  end_remote_wait();
   check(free_deferred());
   CHECK_EQUAL(deferred_count(), 0);
 }
