@@ -13,6 +13,7 @@ from rocpy._producers.torch_tensors cimport torch_api
 from rocpy.blaslt.engine._scales cimport scale_a, scale_amax, scale_b, without_factors
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.device cimport enter, leave
+from rocpy.runtime.handles.call_stream cimport await_handle
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
@@ -251,13 +252,13 @@ cdef int synchronize_stream(hipStream_t c_stream, int device_type, int device) e
     cdef int count = framework_streams(device_type, device, streams)
     cdef int i, previous
     with nogil:
-        abi.hipStreamSynchronize(c_stream)
+        await_handle(c_stream)
     if count:
         previous = enter(device)  # whose null stream may be among them
         try:
             for i in range(count):
                 with nogil:
-                    abi.hipStreamSynchronize(streams[i])
+                    await_handle(streams[i])
         finally:
             leave(previous)
     return 0

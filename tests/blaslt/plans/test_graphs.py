@@ -250,6 +250,22 @@ def test_what_cannot_be_captured_is_refused_before_it_spoils_the_capture(stream)
     np.testing.assert_allclose(d, a @ b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["thread_local", "global", "relaxed"])
+def test_a_capture_goes_on_while_calls_wait_for_other_streams(stream, mode):
+    a, b = arrays(4, 4, 4)
+    wide = np.ones((8, 8), np.float32)
+    buffer = rocpy.Buffer(a.shape, "float32")
+    with rocpy.Stream(nonblocking=True) as other, stream.capture(mode) as graph:
+        d = rocpy.matmul(a, b, stream=stream)
+        rocpy.matmul(wide[::2, ::2], b, stream=other)
+        rocpy.matmul(a, b, out=np.empty((4, 4)), stream=other)
+        buffer.copy_from(a, stream=other)
+        np.testing.assert_array_equal(buffer.to_numpy(stream=other), a)
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(d, a @ b, rtol=1e-5, atol=1e-5)
+
+
 def test_a_planned_product_that_copies_is_refused(stream):
     a, b = arrays(4, 4, 4)
     for operand, given, match in (
