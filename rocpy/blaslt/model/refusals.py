@@ -9,7 +9,6 @@ from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import UnsupportedError
 
-
 # Of a product without elements that sums an operand.
 SUMMED_ASIDE = "the bias gradient of a result without elements is computed by the operands' framework"
 
