@@ -95,7 +95,7 @@ cdef object execute(const Launch *launch, object owner, object out, tuple held, 
             clear(&amax, launch.stream)
     else:
         held = aim_and_enqueue(launch, &pointers, held, scales, &amax)
-    finish(launch, held, (result, extra_result, amax_result))
+    finish(launch, held, result, extra_result, amax_result)
     return outputs(result, extra_result, amax_result)
 
 
@@ -117,15 +117,15 @@ cdef tuple aim_and_enqueue(const Launch *launch, MatmulPointers *pointers, tuple
     return held
 
 
-cdef inline int finish(const Launch *launch, tuple held, tuple results) except -1:
+cdef inline int finish(const Launch *launch, tuple held, object result, object extra, object amax) except -1:
     """Keep or wait for what the stream still uses."""
     if launch.completion == Completion.WAIT:
         wait_if_running(launch.stream)
     elif launch.completion == Completion.KEEP_ALIVE:
         # Their owners may free the operands at once, or in the order of another stream.
-        hold(launch.stream, launch.device, (held, pinned_memories(results)))
+        hold(launch.stream, launch.device, (held, pinned_memories((result, extra, amax))))
     elif launch.completion == Completion.CAPTURE:
-        capture_of(launch.stream, launch.device).keep((held, pinned_memories(results)))
+        capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra, amax))))
     return 0
 
 
