@@ -271,6 +271,28 @@ def test_cached_kernels_that_create_objects(define, tmp_path, monkeypatch, more,
     assert len(list(tmp_path.glob("*/*.o"))) == stored
 
 
+_OWN_CLASS = """
+import enum
+class Failed(Exception): pass
+class Color(enum.Enum): RED = 1
+def f(o):
+    if o[0] < 0: raise {}
+"""
+
+
+@pytest.mark.parametrize("raised", ["Failed", "Failed('negative', o[0])", "ValueError(Color.RED)"])
+def test_cached_kernels_raise_the_classes_they_name(define, tmp_path, raised):
+    """Classes that are not what their module has by their name, as those of a notebook and of functions."""
+    for _ in range(2):
+        names = define(_OWN_CLASS.format(raised))
+        kernel = coop.jit(cache=True)(names["f"])
+        with pytest.raises((names["Failed"], ValueError)) as caught:
+            kernel[1, 1](np.full(1, -5.0))
+        assert "Color" not in raised or caught.value.args[0] is names["Color"].RED
+        assert kernel.launcher.cache_hits == 0
+    assert not list(tmp_path.glob("*/*.o"))
+
+
 def test_constant_arrays_whose_address_is_in_the_code_stay_in_the_process(define, tmp_path):
     names = define("import numpy as np\nTABLE = np.arange(2.0**17)\ndef f(o):\n    o[0] = TABLE[int(o[0])]\n")
     for _ in range(2):

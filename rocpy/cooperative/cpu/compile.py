@@ -54,7 +54,7 @@ _NEEDS_COUNTS = ("NRT required", "Only accept returning of array")
 
 
 def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> machine_code.Compiled:
-    """Return the machine code of a kernel for the types of these arguments; its entry has the given name."""
+    """Return the machine code of a kernel for the types of these arguments; the name of its entry begins with this."""
     try:
         arguments = tuple(map(type_of, values))
         with global_compiler_lock:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -26,6 +27,8 @@ from rocpy.errors import OutOfMemoryError
 _OTHER_BYTES = 16384  # of a stack, beside local arrays
 _ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
 _DYNAMIC_GLOBALS = "numba.dynamic.globals"  # and those of addresses, as of constant arrays of more than 1 MB
+_PICKLED = ".const.pickledata."  # and those of exceptions, without what only a launch knows
+_BY_VALUE = "numba.cloudpickle"  # in what is pickled: makes a class that is no module's, or of __main__
 
 
 def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, together: bool) -> Compiled:
@@ -38,17 +41,22 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
     arguments
         Types of its arguments.
     name
-        Of the entry.
+        Of the entry. Code that has classes pickled by value gets a longer one, which is unique: another kernel of equal
+        contents raises classes of its own.
     together
         Whether its threads may run in any form: else each on a fiber of its own.
     """
     codegen = result.library.codegen
+    linked = result.library._get_module_for_linking()
+    has_classes = any(_BY_VALUE in str(each) for each in linked.global_variables if each.name.startswith(_PICKLED))
+    if has_classes:
+        name = f"{name}_{uuid.uuid4().hex}"
     written = codegen._create_empty_module(name)
     _write_entry(result, written, arguments, name)
     if together:
         _write_no_debugging(written)
     module = llvm.parse_assembly(cgutils.normalize_ir_text(str(written)))
-    module.link_in(result.library._get_module_for_linking(), preserve=True)
+    module.link_in(linked, preserve=True)
     module = _told_of_allocations(module)
     environments = _rename_environments(module, name)
     has_addresses = any(each.name.startswith(_DYNAMIC_GLOBALS) for each in module.global_variables)
@@ -80,7 +88,7 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         _stack_bytes(module),
         result.metadata[WRITTEN].written,
         tuple(used),
-        portable=not has_addresses and not any(own.consts for own in used.values()),
+        portable=not has_classes and not has_addresses and not any(own.consts for own in used.values()),
     )
 
 

@@ -94,7 +94,7 @@ class Launcher:
             if program is not None and _loadable(program):
                 self.cache_hits += 1
             else:
-                # A name is loaded once: a kernel of the same contents has its code.
+                # A name is loaded once: a kernel of the same contents has its code, unless it has classes of its own.
                 program = machine_code.loaded(file.name) or _compiler().compiled(kernel, values, file.name)
                 if program.portable:
                     file.write(program)

@@ -66,7 +66,8 @@ class Compiled:
     environments
         Names of what its functions know of Python, to which the code is connected when it is loaded.
     portable
-        Whether another process can use the code: it has no address of an object, and no environment has one.
+        Whether another process can use the code: neither it nor an environment has the address of an object, and it has
+        no class pickled by value.
     """
 
     name: str
