@@ -300,7 +300,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     module itself stores gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both, and its
     state has that name. ``torch.func.functional_call`` takes ``dict(module.named_parameters())``, not the state dict.
     ``gate_proj`` and ``up_proj`` have views of that parameter as ``weight`` and ``bias``, which can be written to, but
-    not assigned.
+    not assigned. Replacing a view changes nothing in the block: assignments to ``.data``,
+    ``torch.utils.swap_tensors``, pruning and parametrizations need ``gate_up_proj``, which is a layer.
 
     Under torch's tensor parallelism, ``gate_up_proj`` takes ``ColwiseParallel(use_local_output=False)``.
 
