@@ -37,6 +37,7 @@ from rocpy.blaslt.model.shapes import dense_strides, matrix_layout
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.device import Device
+from rocpy.runtime.handles.call_stream import await_operand
 from rocpy.runtime.handles.stream_handle import stream_device
 from rocpy.runtime.memory import Buffer
 
@@ -81,6 +82,7 @@ def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
     view = describe(array, name)
     if view["device_type"] not in (_CPU, _PINNED):
         return array
+    await_operand(array)
     wanted = tuple(view["shape"]) if shape is None else shape
     if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
         array = contiguous(array, shape)

@@ -241,9 +241,10 @@ cdef inline bint is_nothing(double alpha, const Operand *a) noexcept nogil:
     return <float>alpha == 0 or a.shape[a.ndim - 1] == 0
 
 
+# Wait for a stream; what its work uses is kept for ever where that fails: then nothing tells when the work ends.
+cdef int wait_or_keep(hipStream_t stream, object objects) except -1
+
+
 cdef inline int wait_if_running(hipStream_t stream) except -1:
     """Wait for a stream; the GIL is given up only if there is something to wait for."""
-    if abi.slot_hipStreamQuery(stream) == abi.hipErrorNotReady:
-        with nogil:
-            abi.hipStreamSynchronize(stream)
-    return 0
+    return 0 if abi.slot_hipStreamQuery(stream) == abi.hipSuccess else wait_or_keep(stream, None)

@@ -2,6 +2,7 @@
 """The launch of a plan: allocate the result, enqueue, keep what the stream still reads."""
 
 from cpython.exc cimport PyErr_Clear
+from cpython.ref cimport Py_INCREF
 from libc.string cimport memcpy
 
 cimport abi
@@ -120,12 +121,23 @@ cdef tuple aim_and_enqueue(const Launch *launch, MatmulPointers *pointers, tuple
 cdef inline int finish(const Launch *launch, tuple held, object result, object extra, object amax) except -1:
     """Keep or wait for what the stream still uses."""
     if launch.completion == Completion.WAIT:
-        wait_if_running(launch.stream)
+        if abi.slot_hipStreamQuery(launch.stream) != abi.hipSuccess:
+            wait_or_keep(launch.stream, (held, result, extra, amax))
     elif launch.completion == Completion.KEEP_ALIVE:
         # Their owners may free the operands at once, or in the order of another stream.
         hold(launch.stream, launch.device, (held, pinned_memories((result, extra, amax))))
     elif launch.completion == Completion.CAPTURE:
         capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra, amax))))
+    return 0
+
+
+cdef int wait_or_keep(hipStream_t stream, object objects) except -1:
+    try:
+        with nogil:
+            await_handle(stream)
+    except BaseException:
+        Py_INCREF(objects)
+        raise
     return 0
 
 

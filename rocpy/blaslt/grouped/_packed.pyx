@@ -24,7 +24,7 @@ from rocpy.blaslt.engine._scales cimport check_apart
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, CallKind, Completion, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_captured,
-    release_context, wait_if_running,
+    release_context, wait_if_running, wait_or_keep,
 )
 from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
@@ -68,7 +68,8 @@ cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     if call.completion == Completion.CAPTURE:
         capture_of(c_stream, call.device).keep(held)
     elif call.completion == Completion.WAIT:
-        wait_if_running(c_stream)
+        if abi.slot_hipStreamQuery(c_stream) != abi.hipSuccess:
+            wait_or_keep(c_stream, held)
     elif call.completion == Completion.KEEP_ALIVE:
         hold(c_stream, call.device, held)
     return 0

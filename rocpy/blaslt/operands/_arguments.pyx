@@ -13,6 +13,7 @@ from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.blaslt.engine._scales cimport Scales, check_arguments_apart
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
+from rocpy.runtime.handles.call_stream cimport await_call_stream, device_type_of
 
 from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue, stored_aux
 from rocpy.blaslt.model.options import resolve_options
@@ -60,8 +61,10 @@ cdef int dtype_code(object dtype) except -2:
 
 
 cdef int check_number(object value, str name) except -1:
-    """Refuse a tensor as a host scalar where torch records or transforms what is done with it."""
+    """Refuse a tensor as a host scalar where torch records or transforms what is done with it; an array's number is ready afterwards."""
     cdef object reason = None
+    if hasattr(type(value), "__dlpack_device__"):
+        await_call_stream(device_type_of(value))
     if hasattr(type(value), "requires_grad"):
         reason = dispatch_reason(value)
     if reason is not None:

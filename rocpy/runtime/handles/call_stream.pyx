@@ -70,12 +70,10 @@ cdef int await_call_stream(int device_type) except -1:
     cdef void *stream = call_stream_of_thread()
     if stream == NULL:
         return 0
-    if device_type == kDLCPU:
-        # What the process allocated is written by queued work only where the device has no memory of its own.
-        if not current_platform().host_memory:
-            return 0
-    elif <object>stream is None:
-        return 0  # the framework copies on the same stream
+    # Without a stream of the call, the framework copies on the current one, which is the product's; where the device has memory of its
+    # own, memory of the CPU is copied by the null stream. Work of a stream may write memory of the CPU there too: pinned memory.
+    if <object>stream is None and (device_type != kDLCPU or not current_platform().host_memory):
+        return 0
     return await_stream(<object>stream)
 
 

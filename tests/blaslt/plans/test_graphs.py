@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from blocked_streams import blocked
+from blocked_streams import blocked, delay
 
 import rocpy
 
@@ -264,6 +264,31 @@ def test_a_capture_goes_on_while_calls_wait_for_other_streams(stream, mode):
     graph.launch()
     stream.synchronize()
     np.testing.assert_allclose(d, a @ b, rtol=1e-5, atol=1e-5)
+
+
+WAITING = {
+    "product": rocpy.matmul,
+    "plan": lambda a, b: rocpy.Matmul(a, b).execute(),
+    "weight": lambda a, b: rocpy.matmul(a, rocpy.Weight(b)),
+    "epilogue": lambda a, b: rocpy.matmul(a, b, epilogue=rocpy.epilogue(lambda x: x * 1)),
+    "groups": lambda a, b: rocpy.grouped_matmul([a], [b])[0],
+    "packed groups": lambda a, b: rocpy.grouped_matmul(a, b[None], offsets=[0, len(a)]),
+    "composed": lambda a, b: rocpy.matmul(a.astype(np.int8), b.astype(np.int8), epilogue="relu_aux")[0],
+}
+
+
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+@pytest.mark.parametrize("name", WAITING)
+def test_a_capture_goes_on_while_calls_wait_for_the_null_stream(stream, name, mode):
+    a, b = np.full((8, 8), 2, np.float32), np.full((8, 8), 3, np.float32)
+    with rocpy.Stream() as writer, stream.capture(mode) as graph:
+        keep = delay(writer)  # the null stream waits for it, and the product for the null stream
+        np.testing.assert_array_equal(WAITING[name](a, b), np.full((8, 8), 48))
+        del keep
+        d = rocpy.matmul(a, b, stream=stream)
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_array_equal(d, a @ b)
 
 
 def test_a_planned_product_that_copies_is_refused(stream):

@@ -68,6 +68,8 @@ SCALES = {
     ),
 }
 COPIED = {
+    "factor": lambda x, stream: rocpy.matmul(ONES, ONES, alpha=x[0, :1].reshape(()), stream=stream),
+    "factor of c": lambda x, stream: rocpy.matmul(ONES, ONES, ONES, beta=x[0, :1].reshape(()), stream=stream),
     "strided": lambda x, stream: rocpy.matmul(x[::2, ::2], ONES[: N // 2], stream=stream),
     "buffer": lambda x, stream: copied(x.T, stream),
     "sum of nothing": lambda x, stream: rocpy.matmul(ONES[:0], x, epilogue="bgradb", stream=stream)[1]["bgradb"],

@@ -205,3 +205,32 @@ def test_products_of_arrays_in_cpu_memory_are_those_of_arrays_on_the_device(run_
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(CPU_ARRAYS, ROCPY_HOST_STAGING="1")
+
+
+PINNED = """
+import numpy as np, rocpy
+from blocked_streams import delay
+ones = np.ones((8, 8), np.float32)
+for call in (
+    lambda x, stream: rocpy.matmul(x, ones, stream=stream),
+    lambda x, stream: rocpy.Matmul(x, ones, stream=stream).execute(),
+    lambda x, stream: rocpy.grouped_matmul([np.asarray(x)], [ones], stream=stream)[0],
+):
+    for view in (lambda memory: memory, np.asarray):
+        memory = rocpy.Buffer((8, 8), "float32", location="host")
+        x = view(memory)
+        np.asarray(memory)[:] = 0
+        with rocpy.Stream(nonblocking=True) as stream:
+            function = delay(stream)
+            memory.fill(0x40, stream=stream)  # of each byte
+            result = call(x, stream)
+            stream.synchronize()
+            result = result.to_numpy() if isinstance(result, rocpy.Buffer) else result
+            np.testing.assert_allclose(result, np.asarray(memory) @ ones)
+"""
+
+
+def test_pinned_memory_is_copied_behind_the_work_of_the_calls_stream(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    run_python(PINNED, ROCPY_HOST_STAGING="1", PYTHONPATH=str(FOLDER.parent / "support"))
