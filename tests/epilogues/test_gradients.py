@@ -148,6 +148,36 @@ def test_far_operands_against_autograd(torch, rt, name, dtype):
         torch.testing.assert_close(slope, expected, rtol=2e-5, atol=1e-44 if "**" in name else 1e-7)
 
 
+def later(torch, function, x):
+    """Return gradients where torch is asked for them around, or after, a transformation or a tracer of the function."""
+    vmap, grad, sets = torch.func.vmap, torch.func.grad, x[None]
+
+    def of(called):
+        leaf = sets.clone().requires_grad_()
+        return torch.autograd.grad(called(leaf).sum(), leaf)[0][0]
+
+    yield "around vmap", of(vmap(function))
+    yield "grad of vmap", grad(lambda v: vmap(function)(v).sum())(sets)[0]
+    yield "vmap of grad", vmap(grad(lambda v: function(v).sum()))(sets)[0]
+    yield "of make_fx", of(torch.fx.experimental.proxy_tensor.make_fx(function)(sets))
+    yield "of jit.trace", of(torch.jit.trace(function, (sets,), check_trace=False))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -8, -16])
+def test_powers_that_are_differentiated_later(torch, exponent):
+    """Neither an entry of a batch nor an example of a graph requires a gradient, and there is one all the same."""
+    x = torch.tensor(FAR)
+    evaluate = rocpy.epilogue(lambda x: x**exponent).evaluate
+    wide = exponent * x.double() ** (exponent - 1)
+    for name, slope in later(torch, lambda v: evaluate(v), x):
+        torch.testing.assert_close(slope, wide.float(), rtol=2e-5, atol=1e-44, msg=lambda text, name=name: name + text)
+    rows = x[None].clone().requires_grad_()
+    (slope,) = torch.autograd.grad(torch.func.vmap(evaluate)(rows).sum(), rows, create_graph=True)
+    curve = (exponent * (exponent - 1) * x.double() ** (exponent - 2)).float()
+    torch.testing.assert_close(torch.autograd.grad(slope.sum(), rows)[0][0], curve, rtol=2e-5, atol=1e-44)
+
+
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "hardswish"])
 def test_slopes_of_gates_have_their_limits(torch, name):
     x = torch.tensor([float("inf"), -float("inf"), float("nan")])

@@ -8,6 +8,7 @@ import functools
 import numpy as np
 import pytest
 
+import rocpy
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidProblemError
 from rocpy.testing.tolerance import gamma, unit_roundoff
@@ -283,3 +284,16 @@ def test_vmap_and_gradients_in_either_order(jax, matmul, rng):
 def test_vmap_refuses_what_the_product_refuses(jax, matmul):
     with pytest.raises(InvalidProblemError, match="must be equal"):
         jax.vmap(matmul)(np.ones((2, 3, 4)), np.ones((2, 5, 4)))
+
+
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -8, -16])
+def test_powers_in_the_value_of_an_epilogue(jax, exponent):
+    """Their gradients are finite where a square of the result, or of the operand, is not."""
+    x = np.array([1e-11, 1e-3, 0.05, -1.5, 20.0, 1e3, 1e13, -1e18, 1e38, -7.0], np.float32)
+    evaluate = rocpy.epilogue(lambda x: x**exponent).evaluate
+    with np.errstate(over="ignore"):
+        wide = (exponent * x.astype(float) ** (exponent - 1)).astype(np.float32)
+    normal = np.isinf(wide) | (np.abs(wide) > 1e-37)  # XLA has no smaller ones
+    for form in (jax.grad, lambda function: jax.jit(jax.grad(function))):
+        slope = np.asarray(form(lambda v: evaluate(v).sum())(jax.numpy.asarray(x)))
+        np.testing.assert_allclose(slope[normal], wide[normal], rtol=2e-5)

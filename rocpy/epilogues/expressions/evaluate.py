@@ -13,7 +13,8 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy._messages.modules import is_tensor
+from rocpy._messages.modules import is_instance_of, is_tensor
+from rocpy._producers.torch_modes import nothing_traces
 from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues.expressions.expression import Expression, Node
 from rocpy.epilogues.expressions.powers import expanded
@@ -199,9 +200,9 @@ class _Arrays:
         wanted = _numpy_type(dtype)
         return array if array.dtype == wanted else array.astype(wanted)
 
-    def are_recorded(self, *arrays: Any) -> bool:  # noqa: ARG002
-        """Whether operations on arrays are recorded for a gradient, so that a power must be one operation."""
-        return False
+    def are_recorded(self, *arrays: Any) -> bool:
+        """Whether operations on arrays may be recorded for a gradient, so that a power must be one operation."""
+        return any(is_instance_of(one, "jax.core", "Tracer") for one in arrays)
 
     def copy(self, array: Any) -> Any:
         """Return a dense copy."""
@@ -309,6 +310,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "interleave": _interleave,
+    "power": lambda arrays, x, exponent: arrays.module.power(x, float(exponent)),  # jax multiplies for whole numbers
 }
 
 
@@ -329,7 +331,8 @@ class _TorchArrays(_Arrays):
         return array.to(getattr(self.module, dtype))
 
     def are_recorded(self, *arrays: Any) -> bool:
-        if self.module.autograd.forward_ad._current_level >= 0:
+        # Neither an entry of a batch nor an example of a graph says whether a gradient will be asked for.
+        if self.module.autograd.forward_ad._current_level >= 0 or not nothing_traces():
             return True
         return self.module.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in arrays)
 
