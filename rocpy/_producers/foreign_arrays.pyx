@@ -8,7 +8,7 @@ import numpy
 
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
-from rocpy.runtime._foreign import is_immutable
+from rocpy.runtime._foreign import array_view, is_immutable
 
 from abi cimport hipMemoryTypeHost, hipMemoryTypeUnregistered, hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
 from cpython.buffer cimport PyObject_CheckBuffer
@@ -130,35 +130,14 @@ cdef object parse_buffer(Buffer array, Operand* out):
     return (array, source)
 
 
-cdef int check_reach(object array, object view, object interface, str name) except -1:
-    """Refuse a view that reaches beyond the buffer that an __array_interface__ names as its data, which numpy does not look at."""
-    data = interface.get("data")
-    if data is None or isinstance(data, tuple) or view.size == 0:
-        return 0
-    low = high = interface.get("offset", 0)
-    for extent, stride in zip(view.shape, view.strides):
-        low, high = (low + stride * (extent - 1), high) if stride < 0 else (low, high + stride * (extent - 1))
-    held = memoryview(data).nbytes
-    if low < 0 or high + view.itemsize > held:
-        raise InvalidOperandError(
-            f"{name}: {seen(array)}: the data of its __array_interface__ has {held} bytes, and shape {view.shape} with strides "
-            f"{view.strides} reaches from byte {low} to {high + view.itemsize}; pass an array that lies in its data"
-        )
-    return 0
-
-
 cdef object parse_view(object array, str name, int provider, Operand* out):
     """Read an object through numpy's view of its __array_interface__, __array_struct__ or buffer."""
-    interface = getattr(array, "__array_interface__", None) if provider == provider_array_interface else None
-    if isinstance(interface, dict) and interface.get("mask") is not None:
-        raise InvalidOperandError(f"{name}: {seen(array)}: the mask of its __array_interface__ would be lost; pass the values that count")
     try:
-        view = numpy.asarray(memoryview(array) if provider == provider_buffer else array)
+        view = numpy.asarray(memoryview(array)) if provider == provider_buffer else array_view(array, name)
+    except InvalidOperandError:
+        raise
     except Exception as error:
         raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory: {error}") from error
-    # numpy asks for a buffer and for __array_struct__ first.
-    if isinstance(interface, dict) and not PyObject_CheckBuffer(array) and not hasattr(array, "__array_struct__"):
-        check_reach(array, view, interface, name)
     owner = view
     if not parse_ndarray(view, out):
         owner = parse_ndarray_other(view, name, out)

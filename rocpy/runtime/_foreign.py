@@ -16,6 +16,7 @@ from rocpy.runtime.handles.call_stream import await_stream
 
 __all__ = [
     "address_of",
+    "array_view",
     "check_plain",
     "count_writes",
     "elements_of",
@@ -67,6 +68,53 @@ def check_plain(array: Any) -> None:
         raise InvalidOperandError("array: a tensor with torch's negative bit; pass array.resolve_neg()")
 
 
+def array_view(array: Any, name: str, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """Return what ``numpy.asarray`` does, of an object that lies in the memory which it names, and has no mask."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np.asarray(array, dtype)
+    interface = getattr(array, "__array_interface__", None)
+    if not isinstance(interface, dict):
+        return np.asarray(array, dtype)
+    if interface.get("mask") is not None:
+        raise InvalidOperandError(
+            f"{name}: {_type_of(array)}: the mask of its __array_interface__ would be lost; pass the values that count"
+        )
+    data = interface.get("data")
+    # An address has no size, and numpy asks for a buffer and for __array_struct__ first.
+    if data is None or isinstance(data, tuple) or hasattr(array, "__array_struct__") or _exports_buffer(array):
+        return np.asarray(array, dtype)
+    view = np.asarray(_Elements(interface, array))  # of what is checked, where the property returns another one next
+    _check_reach(array, view, interface, name)
+    return view if dtype is None else np.asarray(view, dtype)
+
+
+def _check_reach(array: Any, view: np.ndarray[Any, Any], interface: dict[str, Any], name: str) -> None:
+    """Refuse a view that reaches beyond the buffer that is its data, which numpy does not look at."""
+    if view.size == 0:
+        return
+    low = high = interface.get("offset", 0)
+    for extent, stride in zip(view.shape, view.strides, strict=True):
+        low, high = (low + stride * (extent - 1), high) if stride < 0 else (low, high + stride * (extent - 1))
+    size, end = memoryview(interface["data"]).nbytes, high + view.itemsize
+    if low < 0 or end > size:
+        raise InvalidOperandError(
+            f"{name}: {_type_of(array)}: the data of its __array_interface__ has {size} bytes, and shape {view.shape} "
+            f"with strides {view.strides} reaches from byte {low} to {end}; pass an array that lies in its data"
+        )
+
+
+def _exports_buffer(array: Any) -> bool:
+    try:
+        memoryview(array).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _type_of(array: Any) -> str:
+    return f"{type(array).__module__}.{type(array).__qualname__}"
+
+
 def host_values(array: Any, stream: Any) -> np.ndarray[Any, Any]:
     """Return the values of an array as numpy's, C-contiguous: as they are when a stream has done its earlier work."""
     if type(array) is np.ndarray and array.flags.c_contiguous:
@@ -74,11 +122,11 @@ def host_values(array: Any, stream: Any) -> np.ndarray[Any, Any]:
     check_plain(array)
     await_stream(stream)
     try:
-        return np.require(array, requirements="C")
+        return np.require(array_view(array, "array"), requirements="C")
+    except InvalidOperandError:
+        raise
     except Exception as error:
-        raise InvalidOperandError(
-            f"array: got {type(array).__module__}.{type(array).__name__}, which numpy cannot read: {error}"
-        ) from error
+        raise InvalidOperandError(f"array: got {_type_of(array)}, which numpy cannot read: {error}") from error
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

@@ -296,7 +296,8 @@ cdef class Buffer:
         Parameters
         ----------
         array : array
-            Anything that numpy.asarray accepts, or another Buffer; of the buffer's shape and dtype.
+            Anything without a mask that numpy.asarray accepts, in the memory that it names, or another Buffer; of the buffer's shape
+            and dtype.
         stream : stream, optional
             Stream on which the copy is queued; the null stream by default.
         """

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rocpy
+import rocpy.rccl
 from rocpy.errors import ClosedError, InvalidOperandError
 
 KINDS = ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "float6_e2m3fn", "float4_e2m1fn", "float32", "uint8"]
@@ -73,6 +74,33 @@ def test_masks_are_not_lost():
     masked = np.ma.masked_array(np.ones((2, 3), np.float32), mask=np.eye(2, 3))
     for call in (buffer.copy_from, buffer.copy_to, rocpy.Buffer.from_dlpack):
         refuses(lambda call=call: call(masked), "would lose its mask; pass array.filled(value)")
+
+
+class Short:
+    """An array of whose __array_interface__ only the first element lies in its data, or which has a mask."""
+
+    def __init__(self, shape, dtype, **more):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        described = {"version": 3, "shape": shape, "typestr": self.dtype.str, "data": bytes(self.dtype.itemsize)}
+        self.__array_interface__ = {**described, **more}
+
+
+def test_nothing_is_read_beyond_an_array_interface():
+    """Not by what reads arrays as numpy does either."""
+    x, w = np.ones((2, 3), np.float32), np.ones((1, 3, 3), np.float32)
+    add = rocpy.epilogue(lambda x, b: x + b)
+    with rocpy.rccl.Communicator.init(1, 0, rocpy.rccl.UniqueId.make()) as comm:
+        for name, call in {
+            "array": lambda: filled("float32").copy_from(Short((2, 3), "<f4")),
+            "array: .*Short": lambda: filled("float32").copy_from(Short((), "<f4", mask=np.ones((2, 3), bool))),
+            "b|array": lambda: add.evaluate(x, b=Short((3,), "<f4")),
+            "offsets": lambda: rocpy.grouped_matmul(x, w, offsets=Short((2,), "<i8")),
+            "scalar": lambda: comm.premul_sum(Short((1,), "<f4", offset=400)),
+        }.items():
+            with pytest.raises(
+                InvalidOperandError, match=rf"^({name}).*(has \d+ bytes, and shape|mask .* would be lost)"
+            ):
+                call()
 
 
 @pytest.mark.torch

@@ -234,11 +234,18 @@ def test_array_interface():
 def test_an_array_interface_lies_in_its_buffer(changes, fits):
     data = np.arange(12, dtype="f4").tobytes()
     x = Interface("__array_interface__", **{"data": data, **changes})
+    described = x.__array_interface__
     if fits:
         assert describe(x)["read_only"]
+        buffer = rocpy.Buffer(described["shape"], described["typestr"])
+        buffer.copy_from(x)
+        np.testing.assert_array_equal(buffer.to_numpy(), np.asarray(x))
     else:
         with pytest.raises(InvalidOperandError, match=r"^x: .* the data of its __array_interface__ has 48 bytes, and"):
             describe(x, "x")
+        # Of no size: refused before a shape is compared, and nothing is read.
+        with pytest.raises(InvalidOperandError, match=r"^array: .* the data of its __array_interface__ has 48 bytes"):
+            rocpy.Buffer((0,), "float32").copy_from(x)
 
 
 def test_array_struct():

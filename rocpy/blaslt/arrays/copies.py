@@ -25,6 +25,7 @@ from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused
 from rocpy.errors import InvalidOperandError, OutOfMemoryError, UnsupportedError
+from rocpy.runtime._foreign import array_view
 from rocpy.runtime.handles.call_stream import await_operand
 from rocpy.runtime.memory import Buffer
 
@@ -58,7 +59,7 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
 def _foreign_view(array: Any) -> np.ndarray[Any, Any]:
     """Return numpy's view of memory whose elements must be copied, as those in the other byte order are."""
     try:
-        return np.asarray(array if hasattr(array, "__array_interface__") else memoryview(array))
+        return array_view(array if hasattr(array, "__array_interface__") else memoryview(array), "array")
     except TypeError:
         raise UnsupportedError(
             f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does "

@@ -14,7 +14,8 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._operand import readable
 from rocpy.blaslt.arrays.columns import Columns
-from rocpy.errors import UnsupportedError
+from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.runtime._foreign import array_view
 from rocpy.runtime.memory import Buffer
 
 # Saturating formats: a float beyond the largest value becomes it, infinities too. ml_dtypes and torch give NaN instead.
@@ -264,7 +265,9 @@ def values(array: Any) -> np.ndarray[Any, Any]:
         copy: np.ndarray[Any, Any] = array.get()
         return copy
     try:
-        return np.asarray(array)
+        return array_view(array, "array")
+    except InvalidOperandError:
+        raise
     except TypeError:
         return np.from_dlpack(array)
 

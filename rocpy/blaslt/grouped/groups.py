@@ -16,6 +16,7 @@ from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
 from rocpy.blaslt.model.refusals import no_algorithm
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime._foreign import array_view
 from rocpy.runtime.memory import Buffer
 
 __all__: list[str] = []
@@ -134,7 +135,9 @@ def offset_numbers(offsets: Any) -> list[int]:
         raise InvalidOperandError("offsets: a masked array with masked elements; pass its filled() or compressed()")
     try:
         # As objects, because numpy makes floats of integers beyond 64 bits.
-        numbers = np.asarray(offsets, dtype=None if hasattr(offsets, "dtype") else object)
+        numbers = array_view(offsets, "offsets", None if hasattr(offsets, "dtype") else object)
+    except InvalidOperandError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidOperandError(f"offsets: {error}; pass integers in a list or an array") from None
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iuO" and numbers.size):

@@ -30,6 +30,7 @@ from rocpy.rccl.public.joining import Joining
 from rocpy.rccl.public.remote import Remote
 from rocpy.rccl.public.trace import Trace
 from rocpy.rccl.rendezvous import bootstrap
+from rocpy.runtime._foreign import array_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,7 +239,7 @@ class Communicator(Joining, Remote, Family):
         array([0.5, 0.5], dtype=float32)
         """
         name = dtypes.name_of(dtype)
-        factor = np.asarray(scalar)
+        factor = array_view(scalar, "scalar")
         if factor.size != 1 or factor.dtype.kind not in "biufV":
             raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
         value = _cast(factor, dtypes.numpy_type(name))
