@@ -67,3 +67,22 @@ def test_the_host_platform_refuses_a_call_before_the_last_is_over(run_python):
 
 def test_calls_wait_until_rccl_has_given_the_last_to_its_stream(run_python):
     assert run_python(CALLS, ROCPY_HOST_STRESS="2").stdout.strip() == "done"
+
+
+FAMILIES = """
+import numpy as np
+from rocpy import rccl
+families = [rccl.Communicator.init_all(2, timeout_s=30) for _ in range(3)]
+for _ in range(4):
+    with rccl.group():
+        sums = [comm.all_reduce(np.ones(2)) for family in families for comm in family]
+    assert all((one == 2).all() for one in sums)
+for family in families:
+    for comm in family:
+        comm.abort()
+print("done")
+"""
+
+
+def test_a_group_of_several_communicators_goes_to_their_streams_in_its_order(run_python):
+    assert run_python(FAMILIES, ROCPY_HOST_STRESS="3").stdout.strip() == "done"

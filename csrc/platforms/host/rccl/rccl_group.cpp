@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <iterator>
+#include <memory>
 #include <thread>
 #include "exports.h"
 
@@ -173,17 +175,23 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
 // As RCCL does always: what nonblocking communicators were told goes to their streams in a thread of its own, later.
 bool launches_later(const Communicator &communicator) { return runtime().is_stressed && !communicator.is_blocking; }
 
-ncclResult_t launch_later(Unit unit) {
+// The units of a group go to their streams in the group's order, each after what `before` stands for and before it
+// stands for the unit: communicators that share streams would wait for each other in two orders.
+ncclResult_t launch_later(Unit unit, std::shared_future<void> *before) {
   const auto shared = std::make_shared<Unit>(std::move(unit));
+  const auto launched = std::make_shared<std::promise<void>>();
   Communicator &communicator = *shared->communicator;
   communicator.is_launching = true;
   try {
-    communicator.background.start([shared, &communicator] {
+    communicator.background.start([shared, launched, last = *before, &communicator] {
       std::this_thread::sleep_for(chance_delay());
+      if (last.valid()) last.wait();
       const ncclResult_t code = rccl_call([&] { return launch(*shared, false); });
       if (code != ncclSuccess) communicator.fail({"launch", code, own_last_words(), Kind::none, 0, {}, {}});
+      launched->set_value();
       communicator.is_launching = false;
     });
+    *before = launched->get_future().share();
   } catch (...) {
     communicator.is_launching = false;
     throw;
@@ -203,9 +211,10 @@ ncclResult_t launch_all(std::vector<Pending> &pending) {
   }
   ncclResult_t first = ncclSuccess;
   std::string text;
+  std::shared_future<void> before;
   for (Unit &unit : units) {
     const bool is_later = launches_later(*unit.communicator);
-    const ncclResult_t result = is_later ? launch_later(std::move(unit)) : launch(unit, units.size() == 1);
+    const ncclResult_t result = is_later ? launch_later(std::move(unit), &before) : launch(unit, units.size() == 1);
     if (first != ncclSuccess || result == ncclSuccess) continue;
     first = result;
     text = own_last_words();
@@ -332,7 +341,8 @@ ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation
     --communicator->submitted;  // its caller does not count it either
     return code;
   }
-  return launches_later(*communicator) ? launch_later(std::move(unit)) : launch(unit, true);
+  std::shared_future<void> nothing;
+  return launches_later(*communicator) ? launch_later(std::move(unit), &nothing) : launch(unit, true);
 }
 
 ncclResult_t submit_job(Job job) {
