@@ -10,6 +10,7 @@ import pytest
 
 import rocpy
 import rocpy.rccl
+from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.errors import ClosedError, InvalidOperandError
 
 KINDS = ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "float6_e2m3fn", "float4_e2m1fn", "float32", "uint8"]
@@ -95,6 +96,7 @@ def test_nothing_is_read_beyond_an_array_interface():
             "array: .*Short": lambda: filled("float32").copy_from(Short((), "<f4", mask=np.ones((2, 3), bool))),
             "b|array": lambda: add.evaluate(x, b=Short((3,), "<f4")),
             "offsets": lambda: rocpy.grouped_matmul(x, w, offsets=Short((2,), "<i8")),
+            "array: .*Short: the data": lambda: Algorithm.from_numpy(Short((1,), "S8", offset=400)),
             "scalar": lambda: comm.premul_sum(Short((1,), "<f4", offset=400)),
         }.items():
             with pytest.raises(

@@ -13,6 +13,7 @@ import numpy as np
 from rocpy.blaslt import Algorithm as _Algorithm
 from rocpy.compat.nvmath._enums import MatmulInnerShape
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime._foreign import array_view
 
 __all__ = ["Algorithm", "AlgorithmCapabilities"]
 
@@ -145,7 +146,7 @@ class Algorithm:
     @classmethod
     def from_numpy(cls, array: Any) -> Algorithm:
         """Return the algorithm of an array that :meth:`as_numpy` returned."""
-        array = np.asarray(array)
+        array = array_view(array, "array")
         if array.dtype.kind != "S" or array.size != 1:
             raise InvalidProblemError(
                 f"an array of {array.dtype}, shape {array.shape}, is not a saved algorithm of rocpy"
