@@ -17,15 +17,15 @@ class CallStream {
  public:
   CallStream() = default;
   ~CallStream() {
-    if (entered_) call_stream_of_thread() = before_;
+    if (slot_) *slot_ = before_;
   }
   CallStream(const CallStream &) = delete;
   CallStream &operator=(const CallStream &) = delete;
 
   // Once for each variable.
   void enter(void *stream) {
-    before_ = std::exchange(call_stream_of_thread(), stream);
-    entered_ = true;
+    slot_ = &call_stream_of_thread();
+    before_ = std::exchange(*slot_, stream);
   }
 
   // The same for what may be a part of another call, whose stream it keeps.
@@ -34,8 +34,8 @@ class CallStream {
   }
 
  private:
+  void **slot_ = nullptr;  // the thread's, once entered: looking it up takes a while
   void *before_ = nullptr;
-  bool entered_ = false;
 };
 
 // Waits for what a stream was given so far. A stream that is captured is not waited for, nor is the null stream while
