@@ -14,6 +14,10 @@ from presented import skip_without
 
 import rocpy
 
+pytestmark = pytest.mark.skipif(
+    not rocpy.platform.current().is_emulated,
+    reason="only the host platform can be told to treat CPU memory as foreign",
+)
 FOLDER = Path(__file__).resolve().parents[1]
 PARTS = (
     "fusion/test_explain.py",
@@ -33,8 +37,6 @@ PARTS = (
 @pytest.mark.slow
 @pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="operands are copied in this run already")
 def test_part_of_the_folder_with_operands_that_must_be_copied():
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not slow"]
         + [str(FOLDER / part) for part in PARTS],
@@ -68,8 +70,6 @@ with rocpy.Matmul(columns, a.mT, options=strict) as mm:
 
 @pytest.mark.torch
 def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(run_python):
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     skip_without("complex64")
     exec(CONJUGATES, {})
     run_python(CONJUGATES, ROCPY_HOST_STAGING="1")
@@ -111,8 +111,6 @@ with rocpy.Stream(nonblocking=True) as stream:
 
 
 def test_a_capture_takes_what_is_on_the_device_and_refuses_the_rest_unspoilt(run_python):
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(CAPTURED, ROCPY_HOST_STAGING="1")
 
 
@@ -137,8 +135,6 @@ print(met)
 
 def test_the_self_test_shows_the_library_each_layout_on_a_device_with_memory_of_its_own(run_python):
     """An array that rocpy copies to the device becomes row-major, so that its layout is not tested by it."""
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     met = ast.literal_eval(run_python(SELF_TESTED, ROCPY_HOST_STAGING="1").stdout)
     rows = (6, 1), (5, 1)
     assert met == [rows, ((1, 4), (5, 1)), ((6, 1), (1, 6)), ((1, 9), (10, 1)), rows]
@@ -165,8 +161,6 @@ for name in ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "
 
 
 def test_a_weight_with_block_scales_that_is_not_packed_is_multiplied_by_what_is_in_cpu_memory(run_python):
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(WEIGHTS, ROCPY_HOST_STAGING="1")
 
 
@@ -202,8 +196,6 @@ for make in (lambda: np.zeros(13, np.uint8)[1:].view(np.float32).reshape(1, 3), 
 
 def test_products_of_arrays_in_cpu_memory_are_those_of_arrays_on_the_device(run_python):
     """A bias per row goes with c; a result that cannot be written is refused as that, not as one that shares memory."""
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(CPU_ARRAYS, ROCPY_HOST_STAGING="1")
 
 
@@ -231,6 +223,4 @@ for call in (
 
 
 def test_pinned_memory_is_copied_behind_the_work_of_the_calls_stream(run_python):
-    if not rocpy.platform.current().is_emulated:
-        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(PINNED, ROCPY_HOST_STAGING="1", PYTHONPATH=str(FOLDER.parent / "support"))

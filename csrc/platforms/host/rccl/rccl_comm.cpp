@@ -330,20 +330,20 @@ bool Communicator::look_after(const Operation &operation, std::vector<int> missi
     if (!is_missing || is_gone(other(before).presence.load())) r = before;
   }
   // A rank that is only late is missed by all others: none waits longer than the first of them that gave up.
-  const bool is_past_deadline = r >= 0 && !is_gone(other(r).presence.load());
-  if (r >= 0 && !is_past_deadline) {
+  const bool is_only_late = r >= 0 && !is_gone(other(r).presence.load());
+  if (r >= 0 && !is_only_late) {
     const Presence presence = other(r).presence.load();
     cause.ranks = {shown_rank(r)};
     cause.text = text_of_ranks(cause.ranks) + name_of_leaving(presence) + "; this rank waits for it in " + where;
     self().cause = 1 + r;
     return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
   }
-  if (now < operation.deadline_ns() && !is_past_deadline) return true;
+  if (now < operation.deadline_ns() && !is_only_late) return true;
   cause.kind = "timeout";
   cause.code = ncclTimeout;
   cause.ranks = shown_ranks(missing);
   cause.text = "timeout after " + seconds(std::min(operation.patience_ns, now - operation.begin_ns)) + " in " + where;
-  if (is_past_deadline) cause.text += ", when " + text_of_ranks({shown_rank(gone)}) + " gave up";
+  if (is_only_late) cause.text += ", when " + text_of_ranks({shown_rank(gone)}) + " gave up";
   if (!missing.empty()) cause.text += ": waiting for " + text_of_ranks(cause.ranks);
   if (!missing.empty()) self().cause = 1 + missing.front();
   bool has_absent = false;
