@@ -22,7 +22,7 @@ cmake --build "$folder" -- --quiet
 export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 # At its end the thread sanitizer waits a second for late reports, in each of the hundreds of processes that some tests start.
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=100
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=100:suppressions=$PWD/tests/cpp/thread_suppressions.txt
 # The sanitizers' shadow memory does not fit the address space layout that newer kernels randomise most.
 runner=()
 if [ "$kind" != plain ] && setarch "$(uname -m)" -R true 2>/dev/null; then
