@@ -39,7 +39,7 @@ function(rocpy_cython package name)
   # By size, which takes a fifth off the wheel, but for what each product and collective runs through. The compiler reads no headers that were
   # precompiled with the other.
   set(optimization -Os)
-  if(target MATCHES "(front_(call|function|stateful)|engine_launch|engine_streams|operands__arguments|native_plan|custom_(call|execut.*)|rccl_engine_(call|operands)|handles_communicator|public_(collectives|transfers)|_producers_.*|rocpy__operand|rocpy__core)$")
+  if(target MATCHES "(front_(call|function|stateful)|engine_launch|engine_streams|operands__arguments|native_plan|custom_(call|executables|execution)|rccl_engine_(call|operands)|handles_communicator|public_(collectives|transfers)|_producers_.*|rocpy__operand|rocpy__core)$")
     set(optimization -O2)
   endif()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${optimization}>)
