@@ -334,7 +334,7 @@ def main(
     rows, notes, peaks = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
         for count in arguments.threads:
-            peak = machine.fma_peak(count, Path(folder), quick=arguments.quick, isa=arguments.isa)
+            peak = machine.fma_peak(count, Path(folder), runs=1 if arguments.quick else 40, isa=arguments.isa)
             peaks[str(count)] = peak
             output = Path(folder) / f"{count}.json"
             words = [

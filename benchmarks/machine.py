@@ -167,9 +167,9 @@ def compile_program(source: str, folder: Path, *options: str, isa: str = "native
     return program
 
 
-def fma_peak(threads: int, folder: Path, *, quick: bool = False, isa: str = "native") -> dict[str, float]:
+def fma_peak(threads: int, folder: Path, *, runs: int = 40, isa: str = "native") -> dict[str, float]:
     """Return the measured peak in GF/s by dtype: multiply-adds in registers alone, best of several runs."""
-    return measured_by("fma_peak.cpp", folder, threads, 1 if quick else 40, "-ffp-contract=fast", isa=isa)
+    return measured_by("fma_peak.cpp", folder, threads, runs, "-ffp-contract=fast", isa=isa)
 
 
 def read_bandwidth(threads: int, folder: Path, *, quick: bool = False, isa: str = "native") -> dict[int, float]:

@@ -226,6 +226,26 @@ def test_a_fused_product_is_judged_by_torch_or_by_the_roofline(benchmark_modules
         assert judged["of_roofline"] == pytest.approx(1 / factor)
 
 
+def test_threads_are_judged_by_the_better_of_best_and_rounds(benchmark_modules):
+    judge = benchmark_modules("bench_threads").judge
+    roofline = benchmark_modules("machine").Roofline({"float32": 100.0}, {1 << 20: 100.0})
+    large, small = (
+        {"shape": (1024, 1024, 1024), "one_thread_best_us": 4e4},
+        {"shape": (16, 16, 16), "one_thread_best_us": 1.0},
+    )
+    for row, gains, shares, verdict in (
+        (large, (1.9, 1.8), (0.95, 0.9), "ok"),
+        (large, (1.2, 1.9), (0.6, 0.94), "ok"),
+        (large, (1.8, 1.8), (0.92, 0.91), "short"),
+        (small, (0.97, 0.99), (0.5, 0.5), "ok"),
+        (small, (0.9, 0.97), (0.5, 0.5), "short"),
+    ):
+        facts = {"dtype": "float32", "spread": 0.02, "gain_best": gains[0], "gain_median": gains[1]}
+        judged = judge({**row, **facts, "share_best": shares[0], "share_median": shares[1]}, roofline)
+        assert judged["asks_for_share"] is (row is large)
+        assert judged["verdict"] == verdict
+
+
 def test_a_broken_peer_is_reported_and_absent(benchmark_modules, monkeypatch, tmp_path, capsys):
     (tmp_path / "peer_without_library.py").write_text("raise RuntimeError('cannot load libpeer.so')", encoding="utf-8")
     (tmp_path / "peer_without_package.py").write_text("import nothing_of_this_name", encoding="utf-8")
@@ -252,7 +272,7 @@ def test_goals_judge_what_was_measured(tmp_path):
             **facts,
         }
 
-    calls, square = {"case": "4x4x4 float32, torch operands"}, {"case": "512x512x512 float32"}
+    calls = {"case": "4x4x4 float32, torch operands"}
     gelu = {"case": "512x3072x768 float32 gelu_bias", "speed_best": 1.2, "speed_median": 1.2, "wanted": 1.35}
     documents = {
         "overhead": [
@@ -265,7 +285,13 @@ def test_goals_judge_what_was_measured(tmp_path):
             row("reach", "rocpy", 1.0, case=case, dtype="float32", verdict=verdict, ratio=ratio, allows_mean=ratio > 1)
             for case, verdict, ratio in (("one", "ok", 1.5), ("two", "ok", 1.2), ("three", "short", 0.9))
         ],
-        "matmul": [row("matmul", "rocpy", 10.0, **square), row("matmul", "rocpy", 6.0, 2, **square)],
+        "threads": [
+            row("threads", "rocpy", 6.0, 2, case=case, gain_best=gain, gain_median=gain, verdict=verdict, **share)
+            for case, gain, verdict, share in (
+                ("large", 1.7, "short", {"asks_for_share": True, "share_best": 0.9, "share_median": 0.85}),
+                ("small", 0.99, "ok", {"asks_for_share": False}),
+            )
+        ],
         "epilogue": [
             row("epilogue", "rocpy gelu_bias", 1.0, **gelu, of_roofline=0.9, verdict="short"),
             row("epilogue", "rocpy Weight gelu_bias", 1.0, **gelu, of_roofline=0.96, verdict="ok"),
@@ -275,10 +301,8 @@ def test_goals_judge_what_was_measured(tmp_path):
             row("weights", "rocpy Weight", 0.8, case="1x8x8 int8", of_bandwidth=1.1),
         ],
     }
-    for name in ("training", "collectives", "cooperative", "algorithms", "import", *documents):
+    for name in ("matmul", "training", "collectives", "cooperative", "algorithms", "import", *documents):
         document = {"rows": documents.get(name, [])}
-        if name == "matmul":
-            document["peak_gflops"] = {"1": {"float32": 100.0}, "2": {"float32": 180.0}}
         (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     run(ROOT / "benchmarks" / "goals.py", "--quick", "--results", tmp_path, "--json", tmp_path / "goals.json")
     found = {row["item"]: row for row in json.loads((tmp_path / "goals.json").read_text(encoding="utf-8"))["rows"]}
@@ -291,10 +315,10 @@ def test_goals_judge_what_was_measured(tmp_path):
     assert verdicts["reach, float32: shapes short (three)"] == "short"
     assert found["reach, float32: geometric mean where the roofline allows it"]["best"] == pytest.approx(1.8**0.5)
     assert verdicts["reach, float64: shapes short (none)"] == "not measured"
-    gain = found["512^3 float32: what the second thread gives, of what it gives arithmetic alone"]
-    assert gain["best"] == pytest.approx(10 / 6 / 1.8)
+    gain = found["large, threads 2: gain of the further, of that of multiply-adds alone"]
+    assert (gain["best"], gain["median"]) == (0.9, 0.85)
     assert gain["verdict"] == "short"
-    assert verdicts["the least that the second thread gives (512x512x512 float32)"] == "ok"
+    assert verdicts["the least that further threads bring (small)"] == "ok"
     of_eager = "512x3072x768 float32 gelu_bias, rocpy{} gelu_bias: speed / torch eager, {} of the roofline"
     assert verdicts[of_eager.format("", "0.90")] == "short"
     assert verdicts[of_eager.format(" Weight", "0.96")] == "ok"

@@ -37,6 +37,7 @@ NAMES = (
     "jax",
     "training",
     "weights",
+    "threads",
     "collectives",
 )
 OTHERS = ("counts", "goals")  # scripts of that name, which time nothing

@@ -125,6 +125,35 @@ bool products_are_shared() {
   return true;
 }
 
+// The thread that does most of a product of few panels has hardly more than half.
+bool two_threads_share_evenly() {
+  using namespace rocpy_host::gemm;
+  for (Type type : {Type::f32, Type::f64}) {
+    for (int64_t m : {16, 64, 512}) {
+      Problem p;
+      p.m = m;
+      p.n = 768;
+      p.k = 3072;
+      p.batch = 1;
+      p.a.type = p.b.type = p.d_type = p.compute = type;
+      p.a.row_stride = p.k;
+      p.b.row_stride = p.d_row_stride = p.n;
+      p.a.column_stride = p.b.column_stride = 1;
+      for (const Variant &variant : variants) {
+        if (variant.family != Family::direct && variant.family != Family::blocked) continue;
+        const Blocks blocks = make_blocks(variant, p, 2);
+        const int64_t longest = divide_up(blocks.blocks * blocks.chunks, 2) * blocks.chunk_panels;
+        if (20 * longest <= 11 * blocks.blocks * blocks.panels) continue;
+        printf("%s: %lldx768x3072, of %lld x %lld panels one thread has %lld\n", variant.algorithm.name,
+               static_cast<long long>(m), static_cast<long long>(blocks.blocks), static_cast<long long>(blocks.panels),
+               static_cast<long long>(longest));
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main() {
@@ -141,5 +170,6 @@ int main() {
   check(limits(), "limits");
   check(forked_child(), "a forked child");
   check(products_are_shared(), "products are cut for their threads");
+  check(two_threads_share_evenly(), "two threads share evenly");
   return failures != 0;
 }

@@ -382,13 +382,19 @@ double small_cycles(const Problem &p) {
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
-// Chunks of columns with which the threads get the most even shares of the tasks: at least `least`, and not beyond
-// twice as many or `most`.
-int64_t shared_evenly(int64_t least, int64_t most, int64_t alike, int64_t threads) {
-  const auto idle = [&](int64_t chunks) { return round_up(alike * chunks, threads) - alike * chunks; };
-  int64_t best = least;
-  for (int64_t chunks = least + 1; chunks <= smaller(most, 2 * least); chunks++) {
-    if (idle(chunks) * best < idle(best) * chunks) best = chunks;
+// Chunks of columns with which the thread that does most of `alike` blocks of rows does least: as near to `wanted` as
+// can be, not beyond twice or half as many, nor beyond `most`.
+int64_t shared_evenly(int64_t wanted, int64_t most, int64_t panels, int64_t alike, int64_t threads) {
+  const auto longest = [&](int64_t chunks) {
+    const int64_t each = divide_up(panels, chunks);
+    return divide_up(alike * divide_up(panels, each), threads) * each;
+  };
+  int64_t best = wanted;
+  for (int64_t chunks = wanted + 1; chunks <= smaller(most, 2 * wanted); chunks++) {
+    if (longest(chunks) < longest(best)) best = chunks;
+  }
+  for (int64_t chunks = wanted - 1; chunks >= divide_up(wanted, 2); chunks--) {
+    if (longest(chunks) < longest(best)) best = chunks;
   }
   return best;
 }
@@ -430,9 +436,9 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   const bool cut = threads != 1 && !is_small(p);
   const int64_t enough = threads > 1 ? smaller(tasks_of_threads, tasks_of_each_thread * threads) : tasks_of_threads;
   const int64_t wanted = cut ? enough : 1, alike = larger(1, blocks.blocks * p.batch);
-  const int64_t most_chunks = larger(1, blocks.panels / 8);
+  const int64_t most_chunks = larger(1, blocks.panels / (wide ? 16 : 8));
   if (alike * chunks < wanted) chunks = larger(chunks, smaller(most_chunks, divide_up(wanted, alike)));
-  if (cut && threads > 1) chunks = shared_evenly(chunks, most_chunks, alike, threads);
+  if (cut && threads > 1) chunks = shared_evenly(chunks, most_chunks, blocks.panels, alike, threads);
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
