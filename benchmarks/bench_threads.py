@@ -153,7 +153,7 @@ def run(session: Session, products: Sequence[Any]) -> None:
         one.close()
     roofline = session.roofline()
     for row in session.rows:
-        row |= judge(row, roofline)
+        row.update(judge(row, roofline))
     show(session, session.rows, roofline)
 
 
