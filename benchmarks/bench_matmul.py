@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Plain products: square, transformer and decode shapes, by dtype and threads, against torch, numpy and MKL."""
+"""Plain products: square, transformer and decode shapes, by dtype and threads, against torch, numpy and MKL; and MX."""
 
 import sys
 import timeit
 from functools import partial
 from typing import Any
 
+import numpy as np
 from harness import Entry, Groups, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
 
@@ -17,6 +18,8 @@ ALL_SHAPES = (*SQUARES, *SHAPES["transformer"], *SHAPES["decode"])
 # numpy has no fast product below float32, and nvmath-python's CPU path none at all.
 WIDE = ("float32", "float64")
 SLOW_S = 1.0
+MX_SHAPES = ((1, 4096, 4096), (8, 4096, 4096), (16, 4096, 4096), (512, 3072, 768))
+MX_TYPES = ("float8_e4m3fn", "float6_e2m3fn", "float4_e2m1fn")
 
 
 def groups(*, quick: bool) -> Groups:
@@ -25,6 +28,8 @@ def groups(*, quick: bool) -> Groups:
             if dtype != "float64" or shape in SQUARES:
                 yield f"{shape_name(shape)} {dtype}", partial(one, shape=shape, dtype=dtype)
         yield f"{shape_name(shape)} own dtypes", partial(own_dtypes, shape=shape)
+    for shape in ((4, 64, 64),) if quick else MX_SHAPES:
+        yield f"{shape_name(shape)} MX", partial(mx, shape=shape)
 
 
 def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
@@ -68,6 +73,33 @@ def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:
         entries.append(Entry(f"rocpy Weight {dtype}", "rocpy.matmul(a, weight)", names))
     session.compare(
         f"{shape_name(shape)} own dtypes", entries, against="rocpy float32", flops=2.0 * m * n * k, shape=shape
+    )
+
+
+def mx(session: Session, shape: tuple[int, int, int]) -> None:
+    """Compare MX operands by the tiles that take every shape, as the plan has it, and packed."""
+    m, n, k = shape
+    x, w = normal("x", m, k), normal("w", k, n, scale=k**-0.5)
+    entries = [Entry("float32 Weight", "rocpy.matmul(x, w)", {"rocpy": rocpy, "x": x, "w": rocpy.Weight(w)})]
+    for dtype in MX_TYPES:
+        a, scale_a = rocpy.quantize_mx(x, dtype)
+        b, scale_b = rocpy.quantize_mx(w, dtype, axis=-2)
+        # Packed along K once, as a model would keep it: packing is not what is measured.
+        plain = rocpy.Matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32")
+        weight = rocpy.Weight(b, scale=scale_b)
+        packed = rocpy.Matmul(a, weight, scale_a=scale_a, dtype="float32")
+        tiles = next(found for found in plain.plan() if found.name.startswith("direct"))
+        wanted = rocpy.dequantize_mx(a, scale_a) @ rocpy.dequantize_mx(b, scale_b, axis=-2)
+        for product in (plain, packed):
+            np.testing.assert_allclose(product.execute(), wanted, rtol=1e-3, atol=1e-3)
+        names = {"plain": plain, "packed": packed, "tiles": tiles}
+        entries += [
+            Entry(f"{dtype} {tiles.name}", "plain.execute(algorithm=tiles)", names),
+            Entry(f"{dtype} {plain.algorithm.name}", "plain.execute()", names),
+            Entry(f"{dtype} Weight {packed.plan()[0].name}", "packed.execute()", names),
+        ]
+    session.compare(
+        f"{shape_name(shape)} MX", entries, against="float32 Weight", flops=2.0 * m * n * k, dtype="MX", shape=shape
     )
 
 

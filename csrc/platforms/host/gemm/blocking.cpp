@@ -61,9 +61,8 @@ constexpr Costs small_cache_costs = {fetched_bytes,   12, 34, 0,   0.006, 0.07, 
 // Where far rows wait; fitted on one Xeon of 48 KiB of first cache, 2 MiB of second and slow outer ones, with AVX2 and
 // AVX-512.
 constexpr Costs far_costs = {7, 40, 75, 38, 0.006, 0, 0, 0.2, 0, 0, 48 << 10, cached_bytes, 1, 512, 0.98, 1};
-constexpr double short_sum = 32;
+constexpr double short_sum = 32, cycles_per_microsecond = 4000;
 constexpr int64_t few_rows = 32;
-constexpr double cycles_per_microsecond = 4000;
 
 // What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
 // tile has many rows; a whole operand in the next one, where it has few.
@@ -107,8 +106,7 @@ double copy_cycles(const Matrix &m, bool across, bool along, bool pairs) {
 
 // How much deeper a panel is than what fits, at most 1.
 double over_depth(const Blocks &b) {
-  const double over = static_cast<double>(b.depth) / fitting_depth - 1;
-  return over < 0 ? 0 : over < 1 ? over : 1;
+  return std::fmax(0, std::fmin(1, static_cast<double>(b.depth) / fitting_depth - 1));
 }
 
 // A panel and its copy, or two tiles' rows of a, push each other out of the innermost cache.
@@ -383,18 +381,15 @@ double small_cycles(const Problem &p) {
 }
 
 // Chunks of columns with which the thread that does most of `alike` blocks of rows does least: as near to `wanted` as
-// can be, not beyond twice or half as many, nor beyond `most`.
+// can be, between half and twice as many, and not beyond `most`.
 int64_t shared_evenly(int64_t wanted, int64_t most, int64_t panels, int64_t alike, int64_t threads) {
-  const auto longest = [&](int64_t chunks) {
-    const int64_t each = divide_up(panels, chunks);
-    return divide_up(alike * divide_up(panels, each), threads) * each;
-  };
-  int64_t best = wanted;
-  for (int64_t chunks = wanted + 1; chunks <= smaller(most, 2 * wanted); chunks++) {
-    if (longest(chunks) < longest(best)) best = chunks;
-  }
-  for (int64_t chunks = wanted - 1; chunks >= divide_up(wanted, 2); chunks--) {
-    if (longest(chunks) < longest(best)) best = chunks;
+  int64_t best = wanted, least = alike * panels;
+  for (int64_t i = 0; i <= wanted; i++) {
+    for (const int64_t chunks : {wanted + i, larger(wanted - i, divide_up(wanted, 2))}) {
+      const int64_t each = divide_up(panels, chunks), tasks = alike * divide_up(panels, each);
+      const int64_t longest = divide_up(tasks, threads) * each;
+      if (longest < least && (i == 0 || chunks <= most)) best = chunks, least = longest;
+    }
   }
   return best;
 }
