@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Tests of where matrices begin within a cache line, with every kernel set.
+// Tests of where matrices begin within a cache line and rows within the sets of a cache, with every kernel set.
 #include <cstring>
+#include <utility>
 
 #include "gemm_check.hpp"
 #include "gemm_sets.hpp"
+#include "threads.hpp"
 
 namespace gemm_test {
 namespace {
@@ -79,6 +81,58 @@ void alignment() {
   }
 }
 
+// Rows of b that fall on the same cache sets are copied, once or by each task: no bit of the result depends on it.
+template <class T>
+void far_rows(int64_t k) {
+  constexpr int64_t m = 400, n = 176, set_values = 4096 / sizeof(T);
+  Random random;
+  for (const auto &[batch, matrices] : {std::pair<int64_t, int64_t>{1, 1}, {3, 1}, {3, 3}}) {
+    std::vector<T> a(static_cast<size_t>(batch * m * k)), b(static_cast<size_t>(matrices * k * set_values));
+    for (T &x : a) x = static_cast<T>(random.uniform());
+    for (T &x : b) x = static_cast<T>(random.uniform());
+    std::vector<T> dense;
+    for (int64_t row = 0; row < matrices * k; row++) {
+      dense.insert(dense.end(), b.begin() + row * set_values, b.begin() + row * set_values + n);
+    }
+    for (const int32_t id : {501, 502}) {
+      std::vector<T> first;
+      for (const bool far : {false, true}) {
+        for (const int threads : {1, 0}) {
+          std::vector<T> d(static_cast<size_t>(batch * m * n));
+          Problem p;
+          p.m = m;
+          p.n = n;
+          p.k = k;
+          p.batch = batch;
+          p.compute = p.d_type = p.a.type = p.b.type = sizeof(T) == 8 ? Type::f64 : Type::f32;
+          p.a.data = a.data();
+          p.a.row_stride = k;
+          p.a.batch_stride = m * k;
+          p.b.data = far ? b.data() : dense.data();
+          p.b.row_stride = far ? set_values : n;
+          p.b.batch_stride = matrices == 1 ? 0 : k * p.b.row_stride;
+          p.a.column_stride = p.b.column_stride = 1;
+          p.d = d.data();
+          p.d_row_stride = n;
+          p.d_batch_stride = m * n;
+          size_t needed = 0;
+          if (!supports(id, p, &needed)) continue;
+          set_thread_limit(threads);
+          Workspace workspace(needed);
+          run(id, p, workspace.start, needed);
+          set_thread_limit(0);
+          if (first.empty()) first = d;
+          checks++;
+          if (memcmp(first.data(), d.data(), d.size() * sizeof(T)) == 0) continue;
+          failures++;
+          printf("far rows: algorithm %d, batch %lld of %lld, %d threads\n", id, static_cast<long long>(batch),
+                 static_cast<long long>(matrices), threads);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gemm_test
 
@@ -88,6 +142,10 @@ int main() {
       [](const char *) {
         alignment<float>();
         alignment<double>();
+        for (const int64_t k : {90, 112}) {
+          far_rows<float>(k);
+          far_rows<double>(k);
+        }
       },
       checks, failures);
 }

@@ -380,20 +380,6 @@ double small_cycles(const Problem &p) {
   return 30 + static_cast<double>(p.batch) * (cycles + (wait > 0 ? wait : 0));
 }
 
-// Chunks of columns with which the thread that does most of `alike` blocks of rows does least: as near to `wanted` as
-// can be, between half and twice as many, and not beyond `most`.
-int64_t shared_evenly(int64_t wanted, int64_t most, int64_t panels, int64_t alike, int64_t threads) {
-  int64_t best = wanted, least = alike * panels;
-  for (int64_t i = 0; i <= wanted; i++) {
-    for (const int64_t chunks : {wanted + i, larger(wanted - i, divide_up(wanted, 2))}) {
-      const int64_t each = divide_up(panels, chunks), tasks = alike * divide_up(panels, each);
-      const int64_t longest = divide_up(tasks, threads) * each;
-      if (longest < least && (i == 0 || chunks <= most)) best = chunks, least = longest;
-    }
-  }
-  return best;
-}
-
 // Whether a panel is read from its beginning to its end before the next one: it was packed so, and there are few rows
 // of a to hold meanwhile. Bytes are widened by tiles of few rows alone, and of integers some sets read a panel twice.
 bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
@@ -403,6 +389,18 @@ bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
 }
 
 }  // namespace
+
+int64_t shared_evenly(int64_t wanted, int64_t most, int64_t units, int64_t alike, int64_t threads) {
+  int64_t best = wanted, least = alike * units;
+  for (int64_t i = 0; i <= wanted; i++) {
+    for (const int64_t tasks : {wanted + i, larger(wanted - i, divide_up(wanted, 2))}) {
+      const int64_t each = divide_up(units, tasks), all = alike * divide_up(units, each);
+      const int64_t longest = divide_up(all, threads) * each;
+      if (longest < least && (i == 0 || tasks <= most)) best = tasks, least = longest;
+    }
+  }
+  return best;
+}
 
 // Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
 // that no thin rest is left over.

@@ -2,6 +2,7 @@
 // The small family: operands in the compute type, of which b fits the inner caches, are multiplied where they are, b in
 // packed panels too; b is copied only where its rows push each other out of a cache.
 #include <cstring>
+#include <optional>
 
 #include "blocking.hpp"
 #include "drivers.hpp"
@@ -86,6 +87,7 @@ struct Small {
   int64_t tile_rows = tiles == 1 ? p.m : divide_up(p.m, tiles);
   int64_t block_rows = p.m, blocks = 1;
   bool copies_b = k != 0 && small_copies(p, tiles);
+  const T *shared_b = nullptr;                            // b's copy for all tasks
   int64_t panel = p.b.packed ? tile_columns_of(p) : p.n;  // columns of b whose rows are adjacent or a stride apart
 
   // b's rows, as far apart as no others on the same cache sets are.
@@ -99,6 +101,7 @@ struct Small {
 
   void run(int64_t g, int64_t begin, int64_t end) const {
     const T *b = static_cast<const T *>(p.b.data) + (k && !p.b.packed ? g * p.b.batch_stride : 0);
+    if (shared_b) return run_rows(g, begin, end, shared_b, copied_step(p.n));
     if (!copies_b) return run_rows(g, begin, end, b, p.b.packed ? panel : p.b.row_stride);
     Scratch scratch;
     const int64_t step = copied_step(p.n);
@@ -200,12 +203,21 @@ void run_small(const Problem &p) {
   const bool brief = multiplications <= most_brief_multiplications;
   Small<T> small{kernels_of<T>(brief ? brief_kernel_set() : kernel_set()), p};
   const int threads = brief ? 1 : threads_for(multiplications, elements * sizeof(T));
+  const bool one_b = p.batch == 1 || (p.batch > 1 && p.b.batch_stride == 0);
+  std::optional<Scratch> scratch;
+  if (small.copies_b && one_b) {
+    scratch.emplace();
+    small.shared_b = small.copied_b(0, copied_step(p.n), scratch->at<T>(0));
+  }
   if (threads == 1) {
     for (int64_t g = 0; g < p.batch; g++) small.run(g, 0, p.m);
     return;
   }
-  const int64_t wanted = divide_up(tasks_of_threads, p.batch);
-  small.block_rows = divide_up(small.tiles, wanted) * small.tile_rows;
+  // Where each task copies b there are no more than threads.
+  const int64_t enough = small.copies_b && !one_b ? threads : tasks_of_threads;
+  const int64_t wanted = smaller(divide_up(enough, p.batch), small.tiles);
+  const int64_t blocks = shared_evenly(wanted, small.tiles, small.tiles, p.batch, threads);
+  small.block_rows = divide_up(small.tiles, blocks) * small.tile_rows;
   small.blocks = divide_up(p.m, small.block_rows);
   parallel_for(p.batch * small.blocks, threads, Small<T>::task, &small);
 }
