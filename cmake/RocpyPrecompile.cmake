@@ -8,6 +8,9 @@ if(CMAKE_CXX_COMPILER_LAUNCHER OR (DEFINED SKBUILD_STATE AND NOT SKBUILD_STATE S
 endif()
 
 function(rocpy_precompile target kind)
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()
+  endif()
   # The compiler takes them for no target that has a macro of its own.
   set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
   string(MD5 key "${kind}")

@@ -5,6 +5,7 @@
 #include "blocking.hpp"
 
 #include <cmath>
+#include <initializer_list>
 
 #include "blocks.hpp"
 #include "passes.hpp"

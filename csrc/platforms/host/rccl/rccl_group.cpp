@@ -35,8 +35,8 @@ thread_local Group group;
 struct Unit {
   std::shared_ptr<Communicator> communicator;
   std::vector<Operation> operations;
-  Stream *stream = nullptr;      // of its first call
-  std::vector<Stream *> others;  // each once
+  Stream *stream = nullptr;        // of its first call
+  std::vector<Stream *> others{};  // each once
 };
 
 // The communicator's device, for as long as a null stream is resolved.
