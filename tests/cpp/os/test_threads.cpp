@@ -154,6 +154,42 @@ bool two_threads_share_evenly() {
   return true;
 }
 
+// However many threads share a product, the sums of a task's panels fit its scratch.
+bool tasks_fit_scratch() {
+  using namespace rocpy_host::gemm;
+  for (Type type : {Type::f32, Type::f64}) {
+    for (const Variant &variant : variants) {
+      if (variant.family != Family::direct && variant.family != Family::blocked) continue;
+      for (int64_t m : {1, 30, 224, 384, 896, 3000}) {
+        for (int64_t n = 1; n < 4200; n += 13) {
+          for (int threads = 0; threads < 9; threads++) {
+            Problem p;
+            p.m = m;
+            p.n = n;
+            p.k = 1024;
+            p.batch = 1;
+            p.a.type = p.b.type = p.d_type = p.compute = type;
+            p.a.row_stride = p.k;
+            p.b.row_stride = p.d_row_stride = n;
+            p.a.column_stride = p.b.column_stride = 1;
+            const Blocks blocks = make_blocks(variant, p, threads);
+            const int64_t value = static_cast<int64_t>(size_of(type)), width = tile_columns_of(p);
+            const int64_t rows = blocks.block_tiles * blocks.tile_rows;
+            const int64_t copied = round_up(rows * blocks.depth + 64, 64) + panels_together * blocks.depth * width;
+            const int64_t values = copied + rows * blocks.chunk_panels * width;
+            if (values * value <= static_cast<int64_t>(scratch_bytes)) continue;
+            printf("%s: %lldx%lldx1024 for %d threads needs %lld bytes\n", variant.algorithm.name,
+                   static_cast<long long>(m), static_cast<long long>(n), threads,
+                   static_cast<long long>(values * value));
+            return false;
+          }
+        }
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main() {
@@ -171,5 +207,6 @@ int main() {
   check(forked_child(), "a forked child");
   check(products_are_shared(), "products are cut for their threads");
   check(two_threads_share_evenly(), "two threads share evenly");
+  check(tasks_fit_scratch(), "tasks fit their scratch");
   return failures != 0;
 }

@@ -5,7 +5,6 @@
 #include "blocking.hpp"
 
 #include <cmath>
-#include <initializer_list>
 
 #include "blocks.hpp"
 #include "passes.hpp"
@@ -391,18 +390,6 @@ bool reads_whole_panels(const Problem &p, const Blocks &blocks) {
 
 }  // namespace
 
-int64_t shared_evenly(int64_t wanted, int64_t most, int64_t units, int64_t alike, int64_t threads) {
-  int64_t best = wanted, least = alike * units;
-  for (int64_t i = 0; i <= wanted; i++) {
-    for (const int64_t tasks : {wanted + i, larger(wanted - i, divide_up(wanted, 2))}) {
-      const int64_t each = divide_up(units, tasks), all = alike * divide_up(units, each);
-      const int64_t longest = divide_up(all, threads) * each;
-      if (longest < least && (i == 0 || tasks <= most)) best = tasks, least = longest;
-    }
-  }
-  return best;
-}
-
 // Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
 // that no thin rest is left over.
 Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
@@ -425,17 +412,23 @@ Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
   blocks.block_tiles = divide_up(blocks.tiles, blocks.blocks);
   blocks.blocks = divide_up(blocks.tiles, blocks.block_tiles);
 
-  int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
+  // Sums of so many panels fit the scratch.
+  const int64_t most_panels = larger(1, variant.columns / (wide ? 2 : 1) / width);
+  const int64_t least_chunks = divide_up(blocks.panels, most_panels);
+  int64_t chunks = least_chunks;
   // A large product is cut into enough tasks for several threads, a small one is not.
   const bool cut = threads != 1 && !is_small(p);
   const int64_t enough = threads > 1 ? smaller(tasks_of_threads, tasks_of_each_thread * threads) : tasks_of_threads;
   const int64_t wanted = cut ? enough : 1, alike = larger(1, blocks.blocks * p.batch);
   const int64_t most_chunks = larger(1, blocks.panels / (wide ? 16 : 8));
   if (alike * chunks < wanted) chunks = larger(chunks, smaller(most_chunks, divide_up(wanted, alike)));
-  if (cut && threads > 1) chunks = shared_evenly(chunks, most_chunks, blocks.panels, alike, threads);
+  if (cut && threads > 1) {
+    const int64_t most = larger(most_chunks, round_up(least_chunks, threads));
+    chunks = shared_evenly({least_chunks, chunks, most}, blocks.panels, alike, threads);
+  }
   // Nor does a thread stay without a task that would have paid.
   if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
-  blocks.chunk_panels = divide_up(blocks.panels, chunks);
+  blocks.chunk_panels = smaller(most_panels, divide_up(blocks.panels, chunks));
   if (p.b.packed && !packed_blocks(p.b)) {
     const int64_t together = panels_side_by_side(p, blocks, p.b.type);
     if (blocks.chunk_panels > together) blocks.chunk_panels = blocks.chunk_panels / together * together;

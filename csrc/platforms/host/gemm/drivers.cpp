@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <mutex>
 
 namespace rocpy_host::gemm {
@@ -82,6 +83,19 @@ int useful_threads(double multiplications, double bytes) {
 int threads_for(double multiplications, double bytes) {
   const int useful = useful_threads(multiplications, bytes);
   return useful == 1 ? 1 : static_cast<int>(smaller(useful, thread_count()));
+}
+
+int64_t shared_evenly(const TaskCounts &counts, int64_t units, int64_t alike, int64_t threads) {
+  const int64_t wanted = counts.wanted, fewest = larger(counts.least, divide_up(wanted, 2));
+  int64_t best = wanted, least = alike * units;
+  for (int64_t i = 0; i <= wanted; i++) {
+    for (const int64_t tasks : {wanted + i, larger(wanted - i, fewest)}) {
+      const int64_t each = divide_up(units, tasks), all = alike * divide_up(units, each);
+      const int64_t longest = divide_up(all, threads) * each;
+      if (longest < least && (i == 0 || tasks <= counts.most)) best = tasks, least = longest;
+    }
+  }
+  return best;
 }
 
 namespace {

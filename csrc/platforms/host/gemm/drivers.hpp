@@ -182,8 +182,11 @@ struct Blocks {
 Blocks make_blocks(const Variant &variant, const Problem &p, int threads = 0);
 
 // Into how many tasks `units` are cut, as many for each of `alike` parts, so that the thread that does most does least:
-// as near to `wanted` as can be, between half and twice as many, and not beyond `most`.
-int64_t shared_evenly(int64_t wanted, int64_t most, int64_t units, int64_t alike, int64_t threads);
+// as near to `wanted` as can be, at most by half as few and twice as many, not below `least`, and not beyond `most`.
+struct TaskCounts {
+  int64_t least, wanted, most;
+};
+int64_t shared_evenly(const TaskCounts &counts, int64_t units, int64_t alike, int64_t threads);
 
 size_t tiled_workspace(const Variant &variant, const Problem &p);
 template <class T>

@@ -216,7 +216,7 @@ void run_small(const Problem &p) {
   // Where each task copies b there are no more than threads.
   const int64_t enough = small.copies_b && !one_b ? threads : tasks_of_threads;
   const int64_t wanted = smaller(divide_up(enough, p.batch), small.tiles);
-  const int64_t blocks = shared_evenly(wanted, small.tiles, small.tiles, p.batch, threads);
+  const int64_t blocks = shared_evenly({1, wanted, small.tiles}, small.tiles, p.batch, threads);
   small.block_rows = divide_up(small.tiles, blocks) * small.tile_rows;
   small.blocks = divide_up(p.m, small.block_rows);
   parallel_for(p.batch * small.blocks, threads, Small<T>::task, &small);
