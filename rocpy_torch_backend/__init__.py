@@ -7,7 +7,7 @@ rocpy and not in it, so that ``import torch`` imports no rocpy, and works where 
 
 from __future__ import annotations
 
-import importlib.util
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -56,10 +56,12 @@ def when_imported(module: str, tell: Callable[[], None]) -> None:
         Takes nothing; called now if the module has been imported, else after it is. Only the first function that is
         given for a module to come is called.
     """
-    if module in sys.modules:
+    if sys.modules.get(module) is not None:
         _say(module, tell)
-    elif not any(isinstance(finder, _Finder) and finder.module == module for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(module, tell))
+        return
+    _finder.waiting.setdefault(module, tell)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
 
 
 def _say(module: str, tell: Callable[[], None]) -> None:
@@ -70,34 +72,45 @@ def _say(module: str, tell: Callable[[], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Sees the import of one module, and no other."""
+    """Sees the import of the modules that functions wait for, and no other.
 
-    def __init__(self, module: str, tell: Callable[[], None]) -> None:
-        self.module = module
-        self._tell = tell
+    It stays: a module that is looked up need not be imported, its import may fail and be repeated, and a thread that
+    goes through the list of finders while another one shortens it misses one.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Callable[[], None]] = {}
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the module's own spec, with a loader that tells of it afterwards."""
-        if fullname != self.module:
+        if fullname not in self.waiting:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._tell)
-        return spec
+        behind = itertools.dropwhile(lambda finder: finder is not self, list(sys.meta_path))
+        for finder in itertools.islice(behind, 1, None):
+            spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+    def tell_of(self, module: str) -> None:
+        """Call the function that waits for a module, which has been imported."""
+        tell = self.waiting.pop(module, None)
+        if tell is not None:
+            _say(module, tell)
+
+
+_finder = _Finder()
 
 
 class _Loader(Loader):
     """Loads a module as its own loader does, then tells of it."""
 
-    def __init__(self, own: Loader, tell: Callable[[], None]) -> None:
+    def __init__(self, own: Loader) -> None:
         self._own = own
-        self._tell = tell
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
@@ -109,4 +122,4 @@ class _Loader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
         self._own.exec_module(module)
-        _say(module.__name__, self._tell)
+        _finder.tell_of(module.__name__)

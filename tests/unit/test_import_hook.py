@@ -5,6 +5,7 @@ Calls beside a thread that imports a package, which is then in sys.modules and l
 """
 
 import importlib
+import importlib.util
 import pickle
 import sys
 import types
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import rocpy
+import rocpy_torch_backend
 from rocpy import rccl
 from rocpy._import_hook import when_imported
 from rocpy._messages.modules import imported, is_instance_of
@@ -25,9 +27,9 @@ def module(tmp_path, monkeypatch):
     (tmp_path / "made_up_package" / "__init__.py").write_text("")
     (tmp_path / "made_up_package" / "part.py").write_text("value = 5\n")
     monkeypatch.syspath_prepend(tmp_path)
-    finders = list(sys.meta_path)
+    waiting = dict(rocpy_torch_backend._finder.waiting)
     yield "made_up_package.part"
-    sys.meta_path[:] = finders
+    rocpy_torch_backend._finder.waiting = waiting
     for name in ("made_up_package", "made_up_package.part"):
         sys.modules.pop(name, None)
 
@@ -48,6 +50,52 @@ def test_told_at_once_when_it_is_there(module):
     told = []
     when_imported(module, lambda: told.append(module))
     assert told == [module]
+
+
+def test_told_after_it_was_looked_up(module):
+    told = []
+    when_imported(module, lambda: told.append(module))
+    assert importlib.util.find_spec(module).loader.path.endswith("part.py")
+    assert importlib.util.find_spec(module) is not None
+    assert told == []
+    importlib.import_module(module)
+    assert told == [module]
+    importlib.reload(sys.modules[module])
+    assert told == [module]
+
+
+def test_told_after_an_import_that_failed(module, tmp_path):
+    source = tmp_path / "made_up_package" / "part.py"
+    working = source.read_text()
+    source.write_text("raise KeyboardInterrupt\n")
+    told = []
+    when_imported(module, lambda: told.append(sys.modules[module].value))
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module(module)
+    source.write_text(working)
+    importlib.invalidate_caches()
+    assert importlib.import_module(module).value == 5
+    assert told == [5]
+
+
+def test_told_after_its_import_was_blocked(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    told = []
+    when_imported(module, lambda: told.append(module))
+    assert told == []
+    monkeypatch.delitem(sys.modules, module)
+    importlib.import_module(module)
+    assert told == [module]
+
+
+def test_one_finder_sees_all_modules_and_asks_only_those_behind_it(module, monkeypatch):
+    for name in (module, "made_up_package.other", "made_up_package.third"):
+        when_imported(name, lambda: None)
+    seen = [finder for finder in sys.meta_path if type(finder).__module__ == "rocpy_torch_backend"]
+    assert len(seen) == 1
+    importlib.import_module("made_up_package")
+    monkeypatch.setattr(sys, "meta_path", seen)
+    assert importlib.util.find_spec(module) is None
 
 
 def test_a_module_that_is_not_there_stays_absent(module):
