@@ -38,6 +38,7 @@ from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from rocpy import blaslt as blaslt
+    from rocpy import compat as compat
     from rocpy import cooperative as cooperative
     from rocpy import distributed as distributed
     from rocpy import dtypes as dtypes
@@ -45,9 +46,13 @@ if TYPE_CHECKING:
     from rocpy import jax as jax
     from rocpy import rccl as rccl
     from rocpy import runtime as runtime
+    from rocpy import testing as testing
     from rocpy import torch as torch
+    from rocpy import typing as typing
     from rocpy.blaslt import dequantize, dequantize_mx, grouped_matmul, quantize, quantize_mx
     from rocpy.epilogues import epilogue
+
+    __version__: str
 
 __all__ = [
     "Buffer",
@@ -121,18 +126,20 @@ def _import(name: str) -> object:
     return _importlib.import_module(f"rocpy.{name}")
 
 
-def __getattr__(name: str) -> object:
-    if name in _SUBPACKAGES:
-        try:
-            return _import(name)
-        except ModuleNotFoundError as error:  # an attribute that is missing, for hasattr() and inspect.getmembers()
-            raise AttributeError(f"rocpy.{name}: {error}", name=name) from error
-    if name in _LATE:
-        value = globals()[name] = getattr(_import(_LATE[name]), name)
-        return value
-    if name == "__version__":
-        return _distribution.version()
-    raise _missing_attribute("rocpy", name, __dir__())
+if not TYPE_CHECKING:  # type checkers would believe that there is every name
+
+    def __getattr__(name: str) -> object:
+        if name in _SUBPACKAGES:
+            try:
+                return _import(name)
+            except ModuleNotFoundError as error:  # an attribute that is missing, for hasattr() and inspect.getmembers()
+                raise AttributeError(f"rocpy.{name}: {error}", name=name) from error
+        if name in _LATE:
+            value = globals()[name] = getattr(_import(_LATE[name]), name)
+            return value
+        if name == "__version__":
+            return _distribution.version()
+        raise _missing_attribute("rocpy", name, __dir__())
 
 
 def __dir__() -> list[str]:

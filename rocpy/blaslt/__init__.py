@@ -62,9 +62,11 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATE:
-        raise missing_attribute("rocpy.blaslt", name, __all__)
-    module = importlib.import_module(f"rocpy.blaslt.{_LATE[name]}")
-    exported = globals()[name] = suggest_keywords(getattr(module, name))
-    return exported
+if not TYPE_CHECKING:  # type checkers would believe that there is every name
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATE:
+            raise missing_attribute("rocpy.blaslt", name, __all__)
+        module = importlib.import_module(f"rocpy.blaslt.{_LATE[name]}")
+        exported = globals()[name] = suggest_keywords(getattr(module, name))
+        return exported

@@ -131,6 +131,10 @@ def carry(comm: rccl.CarriedCommunicator) -> None:
     assert_type(comm.gather(Foreign()), Foreign | None)
 
 
+version: str = rocpy.__version__
+assert_type(rocpy.compat.nccl.__version__, str)
+print(rocpy.compat.nvmath.linalg.advanced, rocpy.testing.compare, rocpy.typing.ArrayLike)
+
 error: Exception = rocpy.InvalidProblemError("message")
 
 # Mistakes that a type checker finds; an ignored error that is none any more is an error itself.
@@ -171,7 +175,10 @@ rocpy.platform.use("cuda")  # type: ignore[arg-type]
 supported("float31")  # type: ignore[arg-type]
 supported("float32", epilogue="relo")  # type: ignore[arg-type]
 supported("float32", layout="mm")  # type: ignore[arg-type]
-rocpy.blaslt.suported("float32")  # type: ignore[operator]
+rocpy.blaslt.suported("float32")  # type: ignore[attr-defined]
+rocpy.Matmull(x, x)  # type: ignore[attr-defined]
+print(rocpy.compat.ncl)  # type: ignore[attr-defined]
+print(rocpy.compat.nvmath.fft)  # type: ignore[attr-defined]
 
 
 def exchange_wrongly(comm: rccl.Communicator) -> None:

@@ -17,6 +17,7 @@ array([0., 1., 2.])
 >>> comm.destroy()
 """
 
+from rocpy._signatures import public_names
 from rocpy.compat.nccl._communicator import Communicator
 from rocpy.compat.nccl._config import NCCLCollConfig, NCCLConfig, VendorOption
 from rocpy.compat.nccl._enums import (
@@ -196,3 +197,5 @@ __all__ = [
     "show_versions",
     "torch",
 ]
+
+__dir__ = public_names(globals())

@@ -15,8 +15,10 @@ Examples
 [4.0, 0.0]
 """
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from rocpy._messages.suggestions import missing_attribute
+from rocpy._signatures import public_names
 from rocpy.compat._errors import UnsupportedAttributeError
 from rocpy.compat.nvmath import linalg
 from rocpy.compat.nvmath._enums import CudaDataType, LibraryPropertyType
@@ -33,6 +35,8 @@ __all__ = [
     "linalg",
 ]
 
+__dir__ = public_names(globals())
+
 _ELSEWHERE = {
     "bindings": "they are those of CUDA's libraries; AMD's are hip-python's, rocm.bindings",
     "device": "kernels that call CUDA's libraries; rocpy.cooperative has primitives for kernels",
@@ -43,8 +47,10 @@ _ELSEWHERE = {
 }
 
 
-def __getattr__(name: str) -> NoReturn:
-    """Say why an area of nvmath-python's is not here."""
-    if name in _ELSEWHERE:
-        raise UnsupportedAttributeError(f"nvmath.{name}: {_ELSEWHERE[name]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers would believe that there is every name
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say why an area of nvmath-python's is not here."""
+        if name in _ELSEWHERE:
+            raise UnsupportedAttributeError(f"nvmath.{name}: {_ELSEWHERE[name]}")
+        raise missing_attribute(__name__, name, __all__)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rocpy._signatures import public_names
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
 from rocpy.compat.nccl._functions import mem_alloc
@@ -16,6 +17,8 @@ from rocpy.compat.nccl._operands import row_of
 from rocpy.typing import ArrayLike
 
 __all__ = ["empty", "resolve_array"]
+
+__dir__ = public_names(globals())
 
 
 @translated

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from rocpy._signatures import public_names
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
 from rocpy.compat.nccl._functions import mem_alloc
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["empty", "resolve_tensor"]
+
+__dir__ = public_names(globals())
 
 
 def _torch() -> Any:
