@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from layout_rules.exceptions import CIRCLES, LARGE_FOLDERS, LONG_FUNCTIONS, LONG_SIGNATURES, NAMED_TYPES
-from layout_rules.python_layers import imports, sources
+from layout_rules.python_layers import imports, lines_for_type_checkers, sources
 from layout_rules.tree import Tree, matching, rule
 
 MAXIMUM_FILES = 20
@@ -25,13 +25,19 @@ def module_of(path: str) -> str:
 
 
 def import_graph(tree: Tree) -> dict[str, set[str]]:
-    """Return which modules of the packages each imports: at its top, late, for types alone, or by cimport."""
+    """Return which modules of the packages each imports: at its top, late, for types alone, or by cimport.
+
+    What `rocpy` tells type checkers of its packages, which are attributes of it, is no import.
+    """
     both = (*sources(tree), *matching(tree, "rocpy_torch_backend/", suffixes=(".py",)))
     files = [(path, text) for path, text in both if not path.endswith(".pyi")]
     graph: dict[str, set[str]] = {module_of(path): set() for path, _ in files}
     for path, text in files:
         here = module_of(path)
-        for _, name in imports(path, text):
+        declared = lines_for_type_checkers(text) if here == "rocpy" else set()
+        for line, name in imports(path, text):
+            if line in declared:
+                continue
             target = name if name in graph else name.rpartition(".")[0]
             if target in graph and target != here:
                 graph[here].add(target)
