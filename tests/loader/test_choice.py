@@ -3,7 +3,10 @@
 
 import fake_rocm
 import pytest
+from elftools.elf.elffile import ELFFile
 from fake_rocm import HIP_5, HIP_6, HIP_7, package, tree
+
+from rocpy import _core
 
 CHOICE = "result.update(facts())"
 FAILURE = "result['error'] = failure(facts)"
@@ -299,3 +302,10 @@ def test_available_opens_nothing(machine):
     assert machine.run("from rocpy import platform\nresult['available'] = platform.available()")["available"] == [
         "host"
     ]
+
+
+def test_the_packages_own_library_comes_before_those_of_the_environment():
+    with open(_core.__file__, "rb") as file:
+        tags = {tag.entry.d_tag for tag in ELFFile(file).get_section_by_name(".dynamic").iter_tags()}
+    assert "DT_RPATH" in tags  # a DT_RUNPATH is searched after LD_LIBRARY_PATH
+    assert "DT_RUNPATH" not in tags

@@ -148,6 +148,12 @@ def test_run_paths_are_relative(archive):
             assert all(part.startswith("$ORIGIN") for part in path.split(":") if part), (name, path)
 
 
+def test_the_packages_own_libraries_come_before_those_of_the_environment(archive):
+    # A runpath is searched after LD_LIBRARY_PATH, where another build's library may lie.
+    later = {name for name in libraries(archive) for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_RUNPATH"}
+    assert not [name for name in later if not is_stand_in(name)]
+
+
 def test_libraries_do_not_pose_as_amds(archive):
     # Equal sonames would be taken for AMD's by the dynamic loader, in both directions.
     sonames = {
