@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Which platform is chosen, from which tree, and why: every order of the search, on trees that were built for it."""
 
+from pathlib import Path
+
 import fake_rocm
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -305,7 +307,7 @@ def test_available_opens_nothing(machine):
 
 
 def test_the_packages_own_library_comes_before_those_of_the_environment():
-    with open(_core.__file__, "rb") as file:
+    with Path(_core.__file__).open("rb") as file:
         tags = {tag.entry.d_tag for tag in ELFFile(file).get_section_by_name(".dynamic").iter_tags()}
     assert "DT_RPATH" in tags  # a DT_RUNPATH is searched after LD_LIBRARY_PATH
     assert "DT_RUNPATH" not in tags
