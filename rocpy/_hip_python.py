@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import warnings
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _core, _search
-from rocpy.errors import LibraryError, RocpyWarning
+from rocpy._messages.callers import warn
+from rocpy.errors import LibraryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,11 +199,9 @@ def _hip_conflict() -> str | None:
     if hip is None or cyhip is None:
         return None
     if not _has_library(hip, "hipGetErrorName"):
-        warnings.warn(
+        warn(
             "hip-python looked for libamdhip64 before rocpy chose a platform, and keeps a path that cannot be opened; "
-            "call rocpy.platform.current() before the first call through hip-python",
-            RocpyWarning,
-            stacklevel=5,
+            "call rocpy.platform.current() before the first call through hip-python"
         )
         return None
     same, file = _core.shares_runtime(cyhip.__pyx_capi__["hipGetErrorName"])

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from rocpy import _core, _json
 from rocpy._locks import hold_over_forks
+from rocpy._messages.callers import warn
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
 from rocpy._variables import fault_of_kernel_set, fault_of_variable, rows
-from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
+from rocpy.errors import InvalidProblemError, LibraryError
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
 if TYPE_CHECKING:
@@ -358,11 +358,9 @@ def _select() -> Platform:
         facts = tuple(_json.loads(_core.platform_info() or "{}").items())
         _current = Platform(name, tree.origin, reason, arrangement.how, facts)
     if choice == "auto" and name == "host" and _device_node() is not None:
-        warnings.warn(
+        warn(
             f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "
-            "ROCPY_PLATFORM=host to use the CPU",
-            RocpyWarning,
-            stacklevel=3,
+            "ROCPY_PLATFORM=host to use the CPU"
         )
     return _current
 

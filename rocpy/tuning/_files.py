@@ -8,14 +8,14 @@ import math
 import os
 import re
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocpy._locks import file_lock
-from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy._messages.callers import warn
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -166,11 +166,7 @@ def warn_of_records(where: str, faults: Sequence[tuple[str, str]]) -> None:
     """Say in one warning which records were left out, the first of them by name and reason."""
     if faults:
         (name, reason), others = faults[0], len(faults) - 1
-        warnings.warn(
-            f"{where}: {name}: {reason}; it is ignored{f', and {others} more' if others else ''}",
-            RocpyWarning,
-            stacklevel=3,
-        )
+        warn(f"{where}: {name}: {reason}; it is ignored{f', and {others} more' if others else ''}")
 
 
 def file_system(path: Path, mounts: str | None = None) -> str:
@@ -394,16 +390,14 @@ class RecordFile:
                 Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
-        warnings.warn(
+        warn(
             f"tuning database {self.path}: {error}; it was moved to {aside.name} and a new one was created: its "
             "problems "
-            "are measured again on demand",
-            RocpyWarning,
-            stacklevel=2,
+            "are measured again on demand"
         )
 
     def _complain(self, error: Exception) -> None:
-        warnings.warn(f"tuning database {self.path} cannot be read and is ignored: {error}", RocpyWarning, stacklevel=2)
+        warn(f"tuning database {self.path} cannot be read and is ignored: {error}")
 
 
 def _check_columns(connection: sqlite3.Connection) -> None:

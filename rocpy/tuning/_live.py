@@ -9,12 +9,12 @@ import numbers
 import statistics
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import hold_over_forks
+from rocpy._messages.callers import warn
 from rocpy._messages.log import info
 from rocpy._messages.modules import imported
 from rocpy.blaslt.arrays.copies import contiguous
@@ -32,7 +32,6 @@ from rocpy.blaslt.selection.stored import Choice
 from rocpy.errors import (
     InvalidProblemError,
     RocpyError,
-    RocpyWarning,
     UnsupportedError,
 )
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -300,7 +299,7 @@ def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any
             tune(product, budget_ms=_budget_ms, force=False)
     except RocpyError as error:
         # What would fail for the user's product fails there, with the message it deserves.
-        warnings.warn(f"autotuning {problem} failed, the heuristic decides: {error}", RocpyWarning, stacklevel=3)
+        warn(f"autotuning {problem} failed, the heuristic decides: {error}")
 
 
 def _warn_once(topic: str, refusal: Callable[[], None]) -> None:
@@ -310,4 +309,4 @@ def _warn_once(topic: str, refusal: Callable[[], None]) -> None:
     try:
         refusal()
     except RocpyError as error:
-        warnings.warn(str(error), RocpyWarning, stacklevel=4)
+        warn(str(error))

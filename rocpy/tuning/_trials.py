@@ -10,17 +10,17 @@ import contextlib
 import importlib.util
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rocpy import platform
+from rocpy._messages.callers import warn
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.tuning_report import Trial
 from rocpy.blaslt.selection import library as _library
-from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 from rocpy.tuning._retrial import Retrial
@@ -49,11 +49,9 @@ def without_wrong_first(
         message = _wrong(product, by_rank[0], sample, retrial)
         if not message or message.startswith(_UNDECIDED):
             break
-        warnings.warn(
+        warn(
             f"algorithm {by_rank[0].name or by_rank[0].id} gives wrong results for {product.problem} and is not used: "
-            f"{message}",
-            RocpyWarning,
-            stacklevel=6,
+            f"{message}"
         )
         wrong.append(Trial(by_rank[0], None, 0.0, 0, message))
         by_rank = by_rank[1:]

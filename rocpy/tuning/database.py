@@ -7,15 +7,15 @@ import math
 import os
 import socket
 import threading
-import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from rocpy import platform
+from rocpy._messages.callers import warn
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime import _disk_cache
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, check_record, is_network, try_read, try_write
 
@@ -186,7 +186,7 @@ class Database:
     def _read(self, file: RecordFile) -> Sequence[Record]:
         records, error = try_read(file)
         if error is not None:
-            warnings.warn(f"tuning database {file.path} is ignored: {error}", RocpyWarning, stacklevel=4)
+            warn(f"tuning database {file.path} is ignored: {error}")
         return records
 
     def _write(self, records: Sequence[Record], clear: str | None = None) -> RecordFile | None:
@@ -200,11 +200,9 @@ class Database:
             return file
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"tuning database {file.path} cannot be written ({error}): what is measured is kept until the process "
-                "ends; name a file that can be written in ROCPY_TUNING_DB",
-                RocpyWarning,
-                stacklevel=4,
+                "ends; name a file that can be written in ROCPY_TUNING_DB"
             )
         return None
 

@@ -109,6 +109,27 @@ def test_19_reset_of_operands_and_scales(package, operands):
         close(package, mm.execute(), 1.5 * package.wide(a2) @ package.wide(b), 1e-5)
 
 
+@pytest.mark.parametrize("scales", [{}, {"a": 1.0}])
+def test_released_scales_are_passed_again(package, operands, scales):
+    a, b = operands
+    options = {"result_type": Type.CUDA_R_32F}
+    with advanced.Matmul(a, b, quantization_scales={"a": 2.0, "b": 3.0}, options=options) as mm:
+        mm.plan()
+        mm.release_operands()
+        with pytest.raises((RuntimeError, ValueError), match=r"quantization_scales.*\bb\b"):
+            mm.reset_operands(a, b, quantization_scales=scales or None)
+        mm.reset_operands(a, b, quantization_scales={"a": 1.0, "b": 0.5})
+        close(package, mm.execute(), 0.5 * package.wide(a) @ package.wide(b), 1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_numbers_of_numpys_are_scales_of_any_package(package, operands, kind):
+    a, b = operands
+    scales = {"a": kind(2), "b": 1.0}
+    result = advanced.matmul(a, b, quantization_scales=scales, options={"result_type": np.int64(Type.CUDA_R_32F)})
+    close(package, result, 2 * package.wide(a) @ package.wide(b), 1e-5)
+
+
 @pytest.mark.skipif(
     not rocpy.platform.current().host_memory, reason="what lies in CPU memory is copied to the device when it is given"
 )

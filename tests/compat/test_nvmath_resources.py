@@ -184,6 +184,7 @@ def test_an_allocator_that_raises_leaves_the_product_usable(operands):
         ({"handle": "text"}, TypeError, "handle"),
         ({"handle": True}, TypeError, "handle"),
         ({"handle": 0}, ValueError, "handle: got 0"),
+        ({"handle": 1 << 70}, ValueError, "handle: got 1180591620717411303424"),
     ],
 )
 def test_what_is_no_resource(options, error, match):

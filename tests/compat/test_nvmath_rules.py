@@ -185,6 +185,29 @@ def test_surplus_arguments_are_told():
         advanced.matmul(A, B, epilog_inputs={"bias": BIAS})
 
 
+def test_integers_of_numpys_are_numbers():
+    one = np.int64(1)
+    assert advanced.MatmulPlanPreferences(limit=one).limit == 1
+    assert advanced.MatmulOptions(memory_limit=one).workspace_bytes() == 1
+    assert advanced.MatmulOptions(result_type=one * 0).result_dtype == "float32"
+    with advanced.Matmul(A, B) as mm:
+        mm.plan()
+        mm.autotune(iterations=one, prune=one)
+        assert len(mm.algorithms) == len(mm.applicable_algorithm_ids(one)) == 1
+    scales = advanced.helpers.matmul.create_mxfp8_scale(np.zeros((128, 128), np.int8), one)
+    assert scales[0] == 128
+
+
+def test_none_is_the_default_where_nvmath_has_it_so():
+    for kind in (advanced.MatmulOptions, advanced.MatmulPlanPreferences):
+        given = ("sm_count_target", "fast_accumulation", "device_id", "memory_limit", "logger")
+        if kind is advanced.MatmulPlanPreferences:
+            given = ("reduction_scheme_mask", "max_waves_count", "numerical_impl_mask", "limit")
+        assert kind(**dict.fromkeys(given)) == kind()
+    d = nvmath.linalg.matmul(A, B, options=nvmath.linalg.MatmulOptions(logger=None))
+    np.testing.assert_allclose(d, A @ B, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [(1024, 1024), ("1024", 1024), ("12 MiB", 12 << 20), ("50MB", 50_000_000), ("1.5 KiB", 1536), ("2 b", 2)],

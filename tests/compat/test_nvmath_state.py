@@ -154,6 +154,8 @@ def test_release_with_epilog_inputs_wants_all_of_them_again(operands):
         ({}, ValueError),
         ({"a": np.ones((7, 8), np.float32)}, ValueError),
         ({"a": np.ones((6, 8))}, ValueError),
+        ({"a": np.ones((8, 6), np.float32).T}, ValueError),
+        ({"a": np.ones((6, 9), np.float32)[:, :8]}, ValueError),
         ({"c": np.ones((6, 5), np.float32)}, ValueError),
         ({"alpha": "text"}, ValueError),
         ({"epilog_inputs": {"bias": np.ones(6, np.float32)}}, ValueError),
@@ -170,6 +172,14 @@ def test_a_reset_that_is_refused_changes_nothing(operands, change, error):
         if "a" in change and hasattr(change["a"], "shape"):
             assert "(6, 8)" in str(caught.value)
         close(mm.execute(), a @ b)
+
+
+def test_strides_of_axes_of_one_element_do_not_count():
+    a, b = np.ones((1, 8), np.float32), np.ones((8, 3), np.float32)
+    with nvmath.linalg.Matmul(a, b) as mm:
+        mm.plan()
+        mm.reset_operands(a=np.full((2, 8), 2, np.float32)[::2])
+        close(mm.execute(), 2 * a @ b)
 
 
 def test_beta_without_c_is_not_used(operands):

@@ -2,7 +2,6 @@
 """Weight: a right operand that is used again and again, packed once for the platform."""
 
 import os
-import warnings
 
 cimport cython
 
@@ -12,10 +11,11 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
+from rocpy._messages.callers import warn
 from rocpy._messages.text import plain_text
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy._signatures import signature_like
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
 
 
 def sources_may_have_changed():
@@ -166,11 +166,11 @@ cdef class Weight(WeightOperand):
             except UnsupportedError:  # the stream is captured, or a transform of torch's is active: nothing is packed there
                 return snapshot
         if snapshot.checksum is not None and snapshot.changed_unnoticed(self.source, self.origin, self.scale):
-            warnings.warn(
+            warn(
                 "w: the array that this Weight was created from has changed without rocpy's knowledge (a write "
                 "through numpy, .data or a pointer), "
                 "and products still read the earlier copy; call its refresh(), or repack() of a "
-                "layer", RocpyWarning, stacklevel=2)
+                "layer")
         return snapshot
 
     cdef WeightSnapshot current(self):

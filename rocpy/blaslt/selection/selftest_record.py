@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocpy import _core, _json
 from rocpy._locks import file_lock, hold_over_forks
-from rocpy.errors import RocpyWarning
+from rocpy._messages.callers import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,11 +117,7 @@ def note(scope: str, verdicts: dict[str, Verdict], *, refuted: Iterable[str] = (
             verdicts_by_scope = _read(record_path()) if _loaded is None else _loaded
             before = {name: one for name, one in verdicts_by_scope.get(scope, {}).items() if name not in gone}
             _loaded = {**verdicts_by_scope, scope: {**before, **verdicts}}
-        warnings.warn(
-            f"the self-test's record was not written, and counts in this process alone: {error}",
-            RocpyWarning,
-            stacklevel=3,
-        )
+        warn(f"the self-test's record was not written, and counts in this process alone: {error}")
         return None
 
 
@@ -184,8 +179,4 @@ def _verdict_of(row: Any) -> Verdict:
 
 
 def _warn(path: Path, reason: str) -> None:
-    warnings.warn(
-        f"the self-test's record {path} is ignored: {reason}; `rocpy doctor --selftest` rewrites it",
-        RocpyWarning,
-        stacklevel=4,
-    )
+    warn(f"the self-test's record {path} is ignored: {reason}; `rocpy doctor --selftest` rewrites it")

@@ -13,6 +13,7 @@ import numpy as np
 import rocpy
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
+from rocpy._integers import integer_of
 from rocpy.blaslt.arrays.quantization import narrowed
 from rocpy.blaslt.arrays.quantization import widened as wide_of
 from rocpy.compat.nvmath import _arrays
@@ -104,8 +105,8 @@ def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], 
     shape = tuple(operand_or_shape if is_shape else operand_or_shape.shape)
     if len(shape) < 2 or not all(isinstance(extent, (int, np.integer)) and extent > 0 for extent in shape):
         raise InvalidProblemError(f"operand_or_shape: got shape {shape}, expected two axes or more, none of extent 0")
-    if isinstance(axis, int) and axis >= 0:
-        axis -= len(shape)
+    if axis is not None and (number := integer_of(axis)) is not None:
+        axis = number - len(shape) if number >= 0 else number
     if not is_shape:
         own = -2 if _arrays.is_column_major(operand_or_shape) else -1
         axis = own if axis is None else axis
@@ -209,13 +210,14 @@ def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noq
     >>> create_mxfp8_scale(np.zeros((128, 128), ml_dtypes.float8_e4m3fn), 1)[:2].tolist()
     [128, 128]
     """
-    if not isinstance(exponent, int) or not -_BIAS <= exponent <= 128:
+    number = integer_of(exponent)
+    if number is None or not -_BIAS <= number <= 128:
         raise InvalidProblemError(f"exponent: got {exponent!r}, expected -127 to 128")
     package = _arrays.package_of(x, "x")
     count = int(np.prod(tuple(x.shape), dtype=np.int64)) // 32
     if package == "torch":
-        return x.new_empty(count, dtype=_torch_uint8(x)).fill_(exponent + _BIAS)
-    return np.full(count, exponent + _BIAS, np.uint8)
+        return x.new_empty(count, dtype=_torch_uint8(x)).fill_(number + _BIAS)
+    return np.full(count, number + _BIAS, np.uint8)
 
 
 @default_arithmetic

@@ -14,8 +14,9 @@ import numpy as np
 
 import rocpy
 from rocpy import dtypes
+from rocpy._integers import integer_of
 from rocpy.compat.nvmath._enums import ComputeType, CudaDataType, MatmulNumericalImplFlags, MatmulReductionScheme
-from rocpy.compat.nvmath._memory import check_allocator, check_handle
+from rocpy.compat.nvmath._memory import check_allocator, checked_handle
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = [
@@ -92,8 +93,7 @@ class MatmulOptions:
             _dtype_name(self.result_type, "result_type")
         if self.blocking not in (True, "auto"):
             raise InvalidProblemError(f"blocking: got {self.blocking!r}, expected True or 'auto'")
-        if self.memory_limit is None:
-            self.memory_limit = "80%"
+        _take_defaults(self, "device_id", "fast_accumulation", "memory_limit", "sm_count_target")
         _memory(self.memory_limit, 1 << 40)
         if self.logger is None:
             self.logger = logging.getLogger()
@@ -101,7 +101,7 @@ class MatmulOptions:
         if self.allocator is not None:
             check_allocator(self.allocator)
         if self.handle is not None:
-            check_handle(self.handle)
+            self.handle = checked_handle(self.handle)
 
     @property
     def result_dtype(self) -> str | None:
@@ -110,9 +110,9 @@ class MatmulOptions:
 
     def workspace_bytes(self) -> int:
         """Return the memory limit in bytes of the device."""
-        if isinstance(self.memory_limit, int):
-            return self.memory_limit
-        return _memory(self.memory_limit, _device_bytes(self.device_id))
+        if isinstance(self.memory_limit, str | float | np.floating):
+            return _memory(self.memory_limit, _device_bytes(self.device_id))
+        return _memory(self.memory_limit, 0)
 
 
 @dataclasses.dataclass
@@ -166,7 +166,8 @@ class MatmulPlanPreferences:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_limit(self.limit)
+        _take_defaults(self, "limit", "max_waves_count", "numerical_impl_mask", "reduction_scheme_mask")
+        self.limit = checked_limit(self.limit)
         self.epilog = coerce(MatmulEpilogPreferences, self.epilog, "epilog")
 
 
@@ -190,16 +191,25 @@ class MatmulQuantizationScales:
     d: Any = None
 
 
-def check_limit(limit: Any) -> None:
-    """Refuse what is no number of algorithms."""
-    if not isinstance(limit, int) or isinstance(limit, bool):
+def checked_limit(limit: Any) -> int:
+    """Return a number of algorithms; what is none is refused."""
+    number = integer_of(limit)
+    if number is None:
         raise InvalidOperandError(f"limit: got {limit!r}, expected a number of algorithms")
+    return number
 
 
 def check_logger(logger: Any) -> None:
     """Refuse what is no logger."""
     if not isinstance(logger, (logging.Logger, logging.LoggerAdapter)):
         raise InvalidOperandError(f"logger: got {type(logger).__name__}, expected a logging.Logger")
+
+
+def _take_defaults(record: Any, *names: str) -> None:
+    """Replace None in the fields of these names by their defaults, as nvmath-python does."""
+    for field in dataclasses.fields(record):
+        if field.name in names and getattr(record, field.name) is None:
+            setattr(record, field.name, field.default)
 
 
 _Record = TypeVar("_Record")
@@ -235,9 +245,10 @@ def _member(kind: type[Any], value: Any, name: str) -> Any:
 
 
 def _dtype_name(value: Any, name: str) -> str:
-    if isinstance(value, int):
+    number = integer_of(value)
+    if number is not None:
         try:
-            return dtypes.from_hip(int(value)).name
+            return dtypes.from_hip(number).name
         except InvalidOperandError:
             raise InvalidProblemError(f"{name}={value!r}: there is no such type in rocpy") from None
     return dtypes.lookup(value).name
@@ -245,9 +256,10 @@ def _dtype_name(value: Any, name: str) -> str:
 
 def _memory(limit: Any, total: int) -> int:
     """Return a memory limit in bytes."""
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
-        return limit
-    if isinstance(limit, float) and 0 < limit <= 1:
+    number = integer_of(limit)
+    if number is not None and number >= 0:
+        return number
+    if isinstance(limit, float | np.floating) and 0 < limit <= 1:
         return int(limit * total)
     match = _MEMORY.fullmatch(limit) if isinstance(limit, str) else None
     if match is None or (match[2] is None and "." in match[1]) or (match[2] == "%" and float(match[1]) > 100):

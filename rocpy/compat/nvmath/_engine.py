@@ -7,7 +7,9 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
 
 import rocpy
 from rocpy import dtypes
@@ -36,7 +38,7 @@ class Engine:
     options: MatmulOptions
     _specification: Specification
     _operands: dict[str, Any]
-    _kinds: dict[str, tuple[tuple[int, ...], str, str] | None]
+    _kinds: dict[str, _Kind | None]
     _inputs: dict[str, Any]
     _scales: dict[str, Any]
     _alpha: Any
@@ -220,18 +222,17 @@ class Engine:
         fresh = _kind(value, name)
         if fresh != kind:
             raise InvalidProblemError(
-                f"{name}: it was shape {kind[0]}, {kind[1]}, on {kind[2]} and would become shape {fresh[0]}, "
-                f"{fresh[1]}, on {fresh[2]}; create a new Matmul for another problem"
+                f"{name}: it was {kind} and would become {fresh}; create a new Matmul for another problem"
             )
 
     def _check_scales(self, requested: Any) -> dict[str, Any]:
-        """Return the scales by name; missing and superfluous ones are reported."""
+        """Return the scales of the product by name; missing and superfluous ones are reported."""
         spec = self._specification
         record = coerce(MatmulQuantizationScales, requested, "quantization_scales")
         scales = {name: getattr(record, name) for name in SCALES}
         narrow = dtypes.lookup(spec.dtype).bits <= 8
         if not narrow:
-            return dict.fromkeys(SCALES)
+            return {}
         wanted = {"a", "b"}
         by_blocks = self.options.block_scaling
         if dtypes.lookup(spec.result_dtype).bits <= 8:
@@ -249,12 +250,14 @@ class Engine:
             if value is not None and by_blocks and operand is not None:
                 _block_scaling.check_scale(name, value, operand, _AXES[name], spec.extents.package)
             elif value is not None and not by_blocks:
-                self._check_scale(name, value)
-        return scales
+                scales[name] = self._checked_scale(name, value)
+        return {name: scales[name] for name in SCALES if name in wanted}
 
-    def _check_scale(self, name: str, value: Any) -> None:
+    def _checked_scale(self, name: str, value: Any) -> Any:
+        if isinstance(value, (np.integer, np.floating)):  # numbers beside any package's arrays
+            return float(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return
+            return value
         _arrays.same_package(self._specification.extents.package, value, f"quantization_scales.{name}")
         if _arrays.dtype_name(value, f"quantization_scales.{name}") != "float32" or tuple(value.shape) not in (
             (),
@@ -264,6 +267,7 @@ class Engine:
                 f"quantization_scales.{name}: got shape {tuple(value.shape)}, {value.dtype}, expected a number, or "
                 "float32 of shape () or (1,)"
             )
+        return value
 
     def _merged_scales(self, value: Any) -> dict[str, Any]:
         record = coerce(MatmulQuantizationScales, value, "quantization_scales")
@@ -321,7 +325,7 @@ def check_target(operands: Mapping[str, Any]) -> None:
             )
 
 
-def kinds_of(operands: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str, str] | None]:
+def kinds_of(operands: Mapping[str, Any]) -> dict[str, _Kind | None]:
     """Return what must stay the same of each operand."""
     return {name: None if value is None else _kind(value, name) for name, value in operands.items()}
 
@@ -343,8 +347,26 @@ def timed(algorithm: Algorithm, elapsed_ms: float) -> Algorithm:
     return Algorithm(dataclasses.replace(algorithm.record, elapsed_ms=elapsed_ms, source="tuned"))
 
 
-def _kind(array: Any, name: str) -> tuple[tuple[int, ...], str, str]:
-    return tuple(array.shape), _arrays.dtype_name(array, name), _arrays.device_of(array)
+class _Kind(NamedTuple):
+    """What an algorithm is chosen for."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"shape {self.shape}, strides {self.strides}, {self.dtype}, on {self.device}"
+
+
+def _kind(array: Any, name: str) -> _Kind:
+    shape = tuple(array.shape)
+    # The stride of an axis that has one element, or none, says nothing of where elements are.
+    strides = (
+        stride if extent > 1 and 0 not in shape else 1
+        for extent, stride in zip(shape, _arrays.strides_of(array), strict=True)
+    )
+    return _Kind(shape, tuple(strides), _arrays.dtype_name(array, name), _arrays.device_of(array))
 
 
 def _torch_dtype(dtype: dtypes.DType) -> Any:

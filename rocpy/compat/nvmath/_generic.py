@@ -37,7 +37,7 @@ class MatmulOptions:
 
     allocator: Any = None
     blocking: Literal[True, "auto"] = "auto"
-    logger: logging.Logger = dataclasses.field(default_factory=logging.getLogger)
+    logger: logging.Logger | None = dataclasses.field(default_factory=logging.getLogger)
     inplace: bool = False
 
     def __post_init__(self) -> None:
@@ -46,7 +46,8 @@ class MatmulOptions:
             raise InvalidProblemError(f"blocking: got {self.blocking!r}, expected True or 'auto'")
         if self.allocator is not None:
             check_allocator(self.allocator)
-        check_logger(self.logger)
+        if self.logger is not None:
+            check_logger(self.logger)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,8 +182,8 @@ class Matmul:
         Raises
         ------
         ValueError
-            If nothing is passed, an operand differs from the previous one in shape, dtype or device, or a sequence in
-            its length; nothing is changed then.
+            If nothing is passed, an operand differs from the previous one in shape, strides, dtype or device, or a
+            sequence in its length; nothing is changed then.
         """
         self._check_alive("reset_operands")
         arguments = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta}

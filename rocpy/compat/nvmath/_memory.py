@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
+from rocpy._integers import integer_of
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.engine.lending import Lending
 from rocpy.blaslt.engine.streams import SynchronizeStream
@@ -90,12 +91,14 @@ def check_allocator(allocator: Any) -> None:
         )
 
 
-def check_handle(handle: Any) -> None:
-    """Refuse what is no address of a handle."""
-    if not isinstance(handle, int) or isinstance(handle, bool):
+def checked_handle(handle: Any) -> int:
+    """Return the address of a handle; what can be none is refused."""
+    address = integer_of(handle)
+    if address is None:
         raise InvalidOperandError(f"handle: got {type(handle).__name__}, expected the address of a hipBLASLt handle")
-    if handle <= 0:
+    if not 0 < address < 1 << 64:
         raise InvalidProblemError(f"handle: got {handle}, expected the address of a hipBLASLt handle")
+    return address
 
 
 class Resources:

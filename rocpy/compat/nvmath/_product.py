@@ -6,11 +6,12 @@ from __future__ import annotations
 import functools
 import random
 import statistics
-import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from rocpy._integers import integer_of
+from rocpy._messages.callers import warn
 from rocpy.compat.nvmath import _arrays, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._block_results import quantized
@@ -18,7 +19,7 @@ from rocpy.compat.nvmath._configuration import (
     MatmulOptions,
     MatmulPlanPreferences,
     MatmulQuantizationScales,
-    check_limit,
+    checked_limit,
     coerce,
 )
 from rocpy.compat.nvmath._engine import Engine, algorithm_records, check_target, kinds_of, timed
@@ -26,7 +27,7 @@ from rocpy.compat.nvmath._enums import MatmulEpilog
 from rocpy.compat.nvmath._errors import MatmulStateError, ReleasedError
 from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import factor, specify
-from rocpy.errors import InvalidProblemError, RocpyWarning
+from rocpy.errors import InvalidProblemError
 
 __all__ = ["Matmul", "matmul"]
 
@@ -138,7 +139,7 @@ class Matmul(Engine):
         self._check_ready("plan")
         wanted = coerce(MatmulPlanPreferences, preferences, "preferences")
         if epilog is None and epilog_inputs:
-            warnings.warn("epilog_inputs are not used without an epilog", RocpyWarning, stacklevel=2)
+            warn("epilog_inputs are not used without an epilog")
         member = MatmulEpilog.DEFAULT if epilog is None else _epilogs.find(epilog)
         inputs = {} if epilog is None else _epilogs.check_inputs(member, epilog_inputs)
         records = None if algorithms is None else algorithm_records(algorithms)
@@ -181,9 +182,10 @@ class Matmul(Engine):
             As for the constructor.
         """
         inner = self._check_planned("autotune")
-        if not isinstance(iterations, int) or iterations < 1:
+        repetitions, survivors = integer_of(iterations), integer_of(prune)
+        if repetitions is None or repetitions < 1:
             raise InvalidProblemError(f"iterations: got {iterations!r}, expected 1 or more")
-        if prune is not None and (not isinstance(prune, int) or prune < 1):
+        if prune is not None and (survivors is None or survivors < 1):
             raise InvalidProblemError(f"prune: got {prune!r}, expected 1 or more, or None")
         times: dict[Algorithm, list[float]] = {algorithm: [] for algorithm in self._algorithms}
         saved = self._save_c()
@@ -191,7 +193,7 @@ class Matmul(Engine):
         self._refresh(inner)
         stopwatch = self._stopwatch(inner, stream)
         try:
-            for _ in range(iterations):
+            for _ in range(repetitions):
                 for algorithm in random.sample(self._algorithms, len(self._algorithms)):
                     queue = functools.partial(self._queue, inner, algorithm, stream)
                     times[algorithm].append(stopwatch.time_ms(queue))
@@ -199,7 +201,7 @@ class Matmul(Engine):
         finally:
             stopwatch.close()
         medians = {algorithm: statistics.median(measured) for algorithm, measured in times.items()}
-        best = sorted(self._algorithms, key=medians.__getitem__)[:prune]
+        best = sorted(self._algorithms, key=medians.__getitem__)[:survivors]
         self._algorithms = [timed(algorithm, medians[algorithm]) for algorithm in best]
         self._log("autotuned: %s", self._algorithms)
 
@@ -269,8 +271,10 @@ class Matmul(Engine):
         Raises
         ------
         ValueError
-            If nothing is passed, or an operand differs from the previous one in shape, dtype or device; the message
-            shows both.
+            If nothing is passed, or an operand differs from the previous one in shape, strides, dtype or device; the
+            message shows both.
+        RuntimeError
+            If operands, scales or epilog inputs were released and not all of them are passed.
         """
         self._check_alive("reset_operands")
         changes = {name: value for name, value in (("a", a), ("b", b), ("c", c)) if value is not None}
@@ -286,6 +290,7 @@ class Matmul(Engine):
         scales = self._scales if quantization_scales is None else self._merged_scales(quantization_scales)
         inputs = self._merged_inputs(epilog_inputs)
         missing = [name for name, kind in self._kinds.items() if kind is not None and operands[name] is None]
+        missing += [f"quantization_scales.{name}" for name, value in scales.items() if value is None]
         missing += [name for name, value in inputs.items() if value is None]
         if missing:
             raise ReleasedError(f"{', '.join(missing)}: released; pass all operands again")
@@ -314,7 +319,7 @@ class Matmul(Engine):
     def applicable_algorithm_ids(self, limit: int = 8) -> list[int]:
         """Return the ids of algorithms that can compute the product."""
         self._check_ready("applicable_algorithm_ids")
-        check_limit(limit)
+        limit = checked_limit(limit)
         with self._make(self._epilog, self._inputs, MatmulPlanPreferences()) as inner:
             return [record.id for record in inner.plan(max_algorithms=max(1, limit))]
 
@@ -354,7 +359,7 @@ class Matmul(Engine):
 def _used(beta: Any, c: Any) -> Any:
     """Return beta where there is a c; elsewhere it is not used, which nvmath-python warns about."""
     if c is None and beta is not None:
-        warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=3)
+        warn("beta scales c, and there is no c; it is not used")
         return None
     return beta
 

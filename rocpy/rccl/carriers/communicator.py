@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import warnings
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, overload
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, overl
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.callers import warn
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import (
@@ -22,7 +22,6 @@ from rocpy.errors import (
     InvalidUsageError,
     RcclError,
     RcclSystemError,
-    RocpyWarning,
     UnsupportedError,
 )
 from rocpy.rccl.carriers.combining import combine
@@ -421,9 +420,5 @@ def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle
     """
     communicator = CarriedCommunicator(carrier, timeout_s, name)
     if obstacle and communicator.rank == 0:
-        warnings.warn(
-            f"{obstacle}. Collectives go over {communicator.transport}, and groups, windows and split are refused",
-            RocpyWarning,
-            stacklevel=6,
-        )
+        warn(f"{obstacle}. Collectives go over {communicator.transport}, and groups, windows and split are refused")
     return communicator

@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import os
 import resource
-import warnings
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed
 
-from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy._messages.callers import warn
+from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.rccl import Communicator
 from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.callbacks import await_callbacks
@@ -462,7 +462,7 @@ class RocpyProcessGroup(BackendSurface):
                 lane.close(min(self._seconds, PATIENCE_S))
             except RocpyError as error:
                 lane.abort()
-                warnings.warn(f"the process group was not shut down cleanly: {error}", RocpyWarning, stacklevel=2)
+                warn(f"the process group was not shut down cleanly: {error}")
 
     def abort(self) -> None:
         """End whatever runs; the other ranks see it as a failure."""
