@@ -155,7 +155,8 @@ class Unfused:
         if value is None:
             return 1.0
         if isinstance(value, (int, float)):
-            return float(value)
+            with np.errstate(over="ignore"):  # as the library has it, whatever type the results are computed in
+                return float(np.float32(value))
         shape = tuple(value.shape)
         wide = framework.wide(value, self.work, x)
         if math.prod(shape) == 1:
@@ -213,7 +214,7 @@ class Unfused:
         if self.recipe.scaled:
             return x
         scales = self._scales
-        number = np.dtype(self.work).type
+        number = np.float32 if self._is_scaled else np.dtype(self.work).type  # the library's scales are float32
         alpha, beta = self.arguments["alpha"], self.arguments["beta"]
         if number(alpha) == 0:
             x = framework.module.zeros_like(x)  # as BLAS has it, whatever a, b and their scales hold
@@ -225,13 +226,13 @@ class Unfused:
             if math.prod(getattr(factor_a, "shape", ())) == math.prod(getattr(factor_b, "shape", ())) == 1:
                 x = x * _multiplied(number, alpha, factor_b, factor_a)  # in the order of the library
             else:
-                x = x * factor_a * factor_b * float(alpha)
+                x = x * factor_a * factor_b * float(number(alpha))
         c = self.operands["c"]
         if c is not None and (beta is None or number(beta) != 0):
             c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", scales.c, x)
             # One of the result's shape may lack the axes of vectors; others broadcast as they are.
             c = c.reshape(x.shape) if math.prod(c.shape) == math.prod(x.shape) else c
-            x = x + c * (1.0 if beta is None else float(beta))
+            x = x + c * (1.0 if beta is None else float(number(beta)))
         return x
 
     def _biased(self, framework: Framework, x: Any) -> Any:

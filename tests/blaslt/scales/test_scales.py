@@ -314,6 +314,16 @@ def test_integer_results_with_scales_are_rounded_once(dtype, epilogue, rng):
         rocpy.matmul(a, b, scale_a=2.0, dtype=dtype, options={"fallback": "error"})
 
 
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["alpha", "scale_a", "scale_b"])
+def test_factors_of_integer_results_are_float32_numbers(name, kind):
+    """0.001 is more in float32, and 0.015 less, so that results lie beyond the half that would round to even."""
+    a, b = np.array([[100] * 5], np.int8), np.array([[100]] * 4 + [[125]], np.int8)
+    factors = {"alpha": 1.0, "scale_a": 1.0, "scale_b": 1.0, "dtype": "int8"}
+    assert rocpy.matmul(a, b, **factors | {name: kind(0.001)}) == 53
+    assert rocpy.matmul(a * 0, b, c=a[:, :1], beta=kind(0.015), **factors) == 1
+
+
 @pytest.mark.parametrize("form", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 def test_nan_is_zero_among_integers(form):
     """A CPU's own conversion gives what its instructions make of it."""
