@@ -119,7 +119,18 @@ _LATE = {
     "quantize": "blaslt",
     "quantize_mx": "blaslt",
 }
-_SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "jax", "rccl", "testing", "torch", "tuning")
+_SUBPACKAGES = (
+    "compat",
+    "cooperative",
+    "distributed",
+    "epilogues",
+    "jax",
+    "rccl",
+    "testing",
+    "torch",
+    "tuning",
+    "typing",
+)
 
 
 def _import(name: str) -> object:

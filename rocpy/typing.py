@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from array import array
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import numpy as np
+
 from rocpy._signatures import public_names
+from rocpy.dtypes import DType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from typing_extensions import CapsuleType
 
-    import numpy as np
-
-    from rocpy.dtypes import DType
+    _Row: TypeAlias = array[Any]
+else:
+    CapsuleType = type(dt.datetime_CAPI)  # Python has a name for it from 3.13 on
+    _Row = array  # takes a parameter from 3.12 on
 
 __all__ = [
     "ArrayDType",
@@ -21,6 +28,8 @@ __all__ = [
     "ComputeName",
     "DTypeLike",
     "DTypeName",
+    "FrameworkArray",
+    "HostMemory",
     "ResultDType",
     "StreamLike",
     "SupportsArrayInterface",
@@ -66,8 +75,14 @@ class SupportsCudaArrayInterface(Protocol):
         """Pointer, shape, strides, type and stream."""
 
 
-ArrayLike: TypeAlias = SupportsDLPack | SupportsArrayInterface | SupportsCudaArrayInterface
-"""An operand, which is an array of any framework. The result is of the same framework."""
+FrameworkArray: TypeAlias = SupportsDLPack | SupportsArrayInterface | SupportsCudaArrayInterface
+"""An array of any framework."""
+
+HostMemory: TypeAlias = memoryview | _Row | CapsuleType
+"""Memory of Python's without a framework: a view of a buffer, an `array.array`, or a capsule of DLPack."""
+
+ArrayLike: TypeAlias = FrameworkArray | HostMemory
+"""An operand. The result is of a framework array's framework, and of numpy's for a `HostMemory`."""
 
 
 @runtime_checkable
@@ -131,13 +146,13 @@ class TorchDType(Protocol):
         """Whether it is a type of real floating-point numbers."""
 
 
-DTypeLike: TypeAlias = "DType | str | type | Any"
+DTypeLike: TypeAlias = DType | str | type | Any
 """A dtype of rocpy, its name, or a dtype of numpy, ml_dtypes or torch."""
 
-ResultDType: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[Any] | TorchDType"
+ResultDType: TypeAlias = DType | DTypeName | np.dtype[Any] | type[Any] | TorchDType
 """The dtype of a product's operand or result, `DTypeLike` with the names spelt out, so that a wrong one is reported."""
 
-ArrayDType: TypeAlias = "DType | ArrayDTypeName | np.dtype[Any] | type[Any] | TorchDType"
+ArrayDType: TypeAlias = DType | ArrayDTypeName | np.dtype[Any] | type[Any] | TorchDType
 """The dtype of a Buffer's elements, with the names spelt out."""
 
 ComputeName: TypeAlias = Literal["float32", "tf32", "float64", "int32"]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The public API as a typed program uses it: mypy (strictly) and basedpyright read this file, nothing runs it."""
 
+from array import array
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias, assert_type
 
 import numpy as np
@@ -102,6 +105,35 @@ print(supported("float32", dtype=np.dtype("float32"), epilogue="relu", layout="n
 print(rocpy.Buffer((2, 3), "uint16", location="managed").dtype, rocpy.Buffer(16, np.int8), cooperative.jit)
 
 Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+# Numbers of numpy and of Python's numeric types; memory without a framework, whose product is numpy's.
+assert_type(rocpy.matmul(x, x.T, alpha=np.float32(2), beta=Fraction(1, 2), c=x), Array)
+assert_type(rocpy.matmul(x, x.T, alpha=Decimal(2), algorithm=np.int64(0)), Array)
+assert_type(rocpy.matmul(x, x.T, alpha=2j, epilogue="clamp", clamp=[0, 1]), Array)
+assert_type(rocpy.Matmul(x, x.T, alpha=np.float32(2), epilogue="clamp", clamp=(np.float32(0), 1)).execute(), Array)
+assert_type(rocpy.grouped_matmul([x], [x.T], alpha=np.float32(2), epilogue="clamp", clamp=[0, 1]), list[Array])
+assert_type(rocpy.matmul(memoryview(b""), array("f"), epilogue="relu_aux"), Pair)
+assert_type(rocpy.matmul(x.__dlpack__(), x), Array)
+assert_type(rocpy.Matmul(memoryview(b""), x).execute(), Array)
+assert_type(rocpy.grouped_matmul([array("f")], [x]), list[Array])
+print(rocpy.explain(x, x.T, alpha=np.float32(2)).algorithm.lowering)
+
+
+def increment(counts: Array) -> None:
+    """Call each atomic operation, in a kernel."""
+    cooperative.atomic.add(counts, 0, 1)
+    cooperative.atomic.max(counts, (0, 1), 1)
+    cooperative.atomic.cas(counts, 0, 1, 2)
+    cooperative.atomic.ad(counts, 0, 1)  # type: ignore[attr-defined]
+    cooperative.atomic.add(counts, 0)  # type: ignore[call-arg]
+
+
+def divide(comm: rccl.Communicator, color: int | None) -> None:
+    """A rank that names its part is in one."""
+    with comm.split(0) as part:
+        assert_type(part, rccl.Communicator)
+    assert_type(comm.split(color), rccl.Communicator | None)
 
 
 def exchange(comm: rccl.Communicator, parts: rocpy.Buffer, block: bool) -> None:

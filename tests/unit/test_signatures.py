@@ -27,7 +27,7 @@ PACKAGES = (
     ".runtime",
     ".tuning",
 )
-SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "rccl", "testing", "tuning")
+SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "rccl", "testing", "tuning", "typing")
 
 
 CLASSES = (rocpy.Buffer, rocpy.Device, rocpy.Event, rocpy.Graph, rocpy.Matmul, rocpy.Stream, rocpy.Weight)

@@ -5,25 +5,34 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 import numpy.typing as npt
 
-from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, AnyOptions
+from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyBounds, AnyEpilogue, AnyNumber, AnyOptions
 from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike, SupportsDetach
+from rocpy.typing import (
+    ArrayLike,
+    ComputeName,
+    FrameworkArray,
+    HostMemory,
+    ResultDType,
+    StreamLike,
+    SupportsDetach,
+)
 
 # numpy's arrays carry their dtype in their type, and a result may have another; of a torch.nn.Parameter the result is a
 # Tensor, which overlaps with the rule for all other arrays.
 _Numpy: TypeAlias = npt.NDArray[Any]
+_Host: TypeAlias = _Numpy | HostMemory
 _Detached = TypeVar("_Detached")
-_Array = TypeVar("_Array", bound=ArrayLike)
+_Array = TypeVar("_Array", bound=FrameworkArray)
 
 # One overload for each kind of array and of result: an epilogue that gives the result alone, one that gives a dict
 # too, amax; and what is known only when it runs, as of an epilogue of the user's, which may give several.
 # fmt: off
 @overload
 def matmul(
-    a: _Numpy, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Host, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: Literal[False] = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -31,9 +40,9 @@ def matmul(
 ) -> _Numpy: ...
 @overload
 def matmul(  # type: ignore[overload-overlap]
-    a: SupportsDetach[_Detached], b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: SupportsDetach[_Detached], b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: Literal[False] = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -41,9 +50,9 @@ def matmul(  # type: ignore[overload-overlap]
 ) -> _Detached: ...
 @overload
 def matmul(
-    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: Literal[False] = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -51,9 +60,9 @@ def matmul(
 ) -> _Array: ...
 @overload
 def matmul(
-    a: _Numpy, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Host, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: bool = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -61,9 +70,9 @@ def matmul(
 ) -> tuple[_Numpy, dict[str, _Numpy]]: ...
 @overload
 def matmul(  # type: ignore[overload-overlap]
-    a: SupportsDetach[_Detached], b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: SupportsDetach[_Detached], b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: bool = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -71,9 +80,9 @@ def matmul(  # type: ignore[overload-overlap]
 ) -> tuple[_Detached, dict[str, _Detached]]: ...
 @overload
 def matmul(
-    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PairEpilogue, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: bool = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -81,9 +90,9 @@ def matmul(
 ) -> tuple[_Array, dict[str, _Array]]: ...
 @overload
 def matmul(
-    a: _Numpy, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Host, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: Literal[True], dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -91,9 +100,9 @@ def matmul(
 ) -> tuple[_Numpy, dict[str, _Numpy]]: ...
 @overload
 def matmul(
-    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: PlainEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: Literal[True], dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -101,9 +110,9 @@ def matmul(
 ) -> tuple[_Array, dict[str, _Array]]: ...
 @overload
 def matmul(
-    a: _Numpy, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: AnyEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Host, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: AnyEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: Mapping[str, Any] | None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: bool = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
@@ -111,9 +120,9 @@ def matmul(
 ) -> _Numpy | Any: ...
 @overload
 def matmul(
-    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: complex = 1.0,
-    beta: complex | None = None, epilogue: AnyEpilogue | None = None, bias: ArrayLike | None = None,
-    aux: ArrayLike | dict[str, Any] | None = None, clamp: tuple[float, float] | None = None,
+    a: _Array, b: ArrayLike | Weight, /, c: ArrayLike | None = None, *, alpha: AnyNumber = 1.0,
+    beta: AnyNumber | None = None, epilogue: AnyEpilogue | None = None, bias: ArrayLike | None = None,
+    aux: ArrayLike | dict[str, Any] | None = None, clamp: AnyBounds | None = None,
     epilogue_inputs: Mapping[str, Any] | None = None, scale_a: Any = None, scale_b: Any = None, scale_c: Any = None,
     scale_d: Any = None, amax: bool = False, dtype: ResultDType | None = None,
     compute: ComputeName | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,

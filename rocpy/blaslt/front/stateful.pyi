@@ -14,13 +14,14 @@ from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.tuning_report import TuningReport
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.typing import ArrayLike, StreamLike, SupportsDetach
+from rocpy.typing import ArrayLike, FrameworkArray, HostMemory, StreamLike, SupportsDetach
 
 __all__ = ["Matmul"]
 
 # The kinds of arrays and of results are those of function.pyi.
 _Numpy: TypeAlias = npt.NDArray[Any]
-_Array = TypeVar("_Array", bound=ArrayLike)
+_Host: TypeAlias = _Numpy | HostMemory
+_Array = TypeVar("_Array", bound=FrameworkArray)
 _Detached = TypeVar("_Detached")
 
 # What execute() returns: an array of a's framework, or a pair of it and a dict.
@@ -31,7 +32,7 @@ class Matmul(Generic[_Result]):
     # fmt: off
     @overload
     def __init__(
-        self: Matmul[_Numpy], a: _Numpy,
+        self: Matmul[_Numpy], a: _Host,
         b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
         epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
     ) -> None: ...
@@ -49,7 +50,7 @@ class Matmul(Generic[_Result]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
+        self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Host,
         b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
         epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
     ) -> None: ...
@@ -67,7 +68,7 @@ class Matmul(Generic[_Result]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
+        self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Host,
         b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
         epilogue: PlainEpilogue | None = None, amax: Literal[True], **arguments: Unpack[ProductArguments],
     ) -> None: ...
@@ -79,7 +80,7 @@ class Matmul(Generic[_Result]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Matmul[_Numpy | Any], a: _Numpy,
+        self: Matmul[_Numpy | Any], a: _Host,
         b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
         epilogue: AnyEpilogue | None = None, amax: bool = False, **arguments: Unpack[ProductArguments],
     ) -> None: ...

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, TypedDict
 
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import (
@@ -19,7 +19,7 @@ from rocpy.blaslt.model.options import Options, OptionsDict, options
 from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
-AnyAlgorithm: TypeAlias = Algorithm | Mapping[str, Any] | int | str
+AnyAlgorithm: TypeAlias = Algorithm | Mapping[str, Any] | SupportsIndex | str
 """An algorithm, its record, its index, or its kernel's name."""
 
 AnyEpilogue: TypeAlias = PlainEpilogue | PairEpilogue | Epilogue | UserEpilogue
@@ -28,15 +28,24 @@ AnyEpilogue: TypeAlias = PlainEpilogue | PairEpilogue | Epilogue | UserEpilogue
 AnyOptions: TypeAlias = Options | options | OptionsDict
 """Options as a record, as ``rocpy.options(...)`` or as a dict."""
 
+AnyReal: TypeAlias = float | SupportsFloat | SupportsIndex
+"""A real number of Python, numpy or a framework, a fraction or a decimal number."""
+
+AnyNumber: TypeAlias = complex | SupportsComplex | AnyReal
+"""The same, or a complex number."""
+
+AnyBounds: TypeAlias = tuple[AnyReal, AnyReal] | list[Any]
+"""Bounds of a clamp."""
+
 
 class ProductArguments(TypedDict, total=False):
     """Keyword arguments of a product that do not decide what it returns."""
 
-    alpha: complex
-    beta: complex | None
+    alpha: AnyNumber
+    beta: AnyNumber | None
     bias: ArrayLike | None
     aux: ArrayLike | dict[str, Any] | None
-    clamp: tuple[float, float] | None
+    clamp: AnyBounds | None
     epilogue_inputs: Mapping[str, Any] | None
     scale_a: Any
     scale_b: Any
@@ -56,8 +65,8 @@ class NewOperands(TypedDict, total=False):
     c: ArrayLike | None
     bias: ArrayLike | None
     aux: ArrayLike | dict[str, Any] | None
-    alpha: complex | None
-    beta: complex | None
+    alpha: AnyNumber | None
+    beta: AnyNumber | None
     scale_a: Any
     scale_b: Any
     scale_c: Any
@@ -80,8 +89,8 @@ class GroupedArguments(TypedDict, total=False):
     groups: int | None
     epilogue: GroupedPlainEpilogue | GroupedPairEpilogue | Epilogue | None
     bias: ArrayLike | Sequence[ArrayLike | None] | None
-    clamp: tuple[float, float] | None
-    alpha: float
+    clamp: AnyBounds | None
+    alpha: AnyReal
     scale_a: Any
     scale_b: Any
     dtype: ResultDType | None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rocpy._messages.html import facts, table
 from rocpy.blaslt.model.algorithms import Algorithm
@@ -52,7 +53,7 @@ class Explanation:
     platform: str
     device: str
     problem: Problem
-    algorithm: Algorithm | None
+    algorithm: Algorithm | Any  # and not `| None`: few programs explain an empty result, and each would have to ask
     candidates: int
     source: str
     copies: tuple[str, ...]

@@ -358,19 +358,7 @@ shared = _Arrays("shared", shared_array)
 local = _Arrays("local", local_array)
 
 
-class _Atomics:
-    """Read, change and write in one step, on an element of an array: ``coop.atomic.add(array, index, value)``.
-
-    ``add``, ``sub``, ``max``, ``min``, ``and_``, ``or_``, ``xor``, ``exch`` and ``cas`` (``cas(array, index, expected,
-    value)``); each returns what the element held before. Of a number and NaN ``max`` and ``min`` are the number, as the
-    instructions of GPUs have it. An index is an integer, or a tuple of them; a negative one counts from the end.
-    """
-
-    def __repr__(self) -> str:
-        return "coop.atomic"
-
-
-def _atomic(name: str) -> Callable[..., Any]:
+def _atomic(name: str) -> Callable[[Any, Any, Any], Any]:
     def function(array: Any, index: Any, value: Any) -> Any:
         outside(f"atomic.{name}")
 
@@ -382,8 +370,27 @@ def _cas(array: Any, index: Any, expected: Any, value: Any) -> Any:
     outside("atomic.cas")
 
 
+class _Atomics:
+    """Read, change and write in one step, on an element of an array: ``coop.atomic.add(array, index, value)``.
+
+    ``add``, ``sub``, ``max``, ``min``, ``and_``, ``or_``, ``xor``, ``exch`` and ``cas`` (``cas(array, index, expected,
+    value)``); each returns what the element held before. Of a number and NaN ``max`` and ``min`` are the number, as the
+    instructions of GPUs have it. An index is an integer, or a tuple of them; a negative one counts from the end.
+    """
+
+    add = staticmethod(_atomic("add"))
+    sub = staticmethod(_atomic("sub"))
+    max = staticmethod(_atomic("max"))
+    min = staticmethod(_atomic("min"))
+    and_ = staticmethod(_atomic("and_"))
+    or_ = staticmethod(_atomic("or_"))
+    xor = staticmethod(_atomic("xor"))
+    exch = staticmethod(_atomic("exch"))
+    cas = staticmethod(_cas)
+
+    def __repr__(self) -> str:
+        return "coop.atomic"
+
+
 ATOMIC_OPERATIONS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch")
 atomic = _Atomics()
-for _name in ATOMIC_OPERATIONS:
-    setattr(_Atomics, _name, staticmethod(_atomic(_name)))
-_Atomics.cas = staticmethod(_cas)

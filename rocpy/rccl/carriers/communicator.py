@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from rocpy.rccl.carriers.carrier import Carrier
     from rocpy.rccl.model.operators import ReduceOp
-    from rocpy.typing import ArrayLike
+    from rocpy.typing import ArrayLike, FrameworkArray
 
-    _Array = TypeVar("_Array", bound=ArrayLike)
+    _Array = TypeVar("_Array", bound=FrameworkArray)
 
 __all__ = ["CarriedCommunicator", "carried_communicator"]
 

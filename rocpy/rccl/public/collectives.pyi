@@ -6,9 +6,9 @@ from rocpy.rccl.handles.communicator import PreMulSum
 from rocpy.rccl.model.operators import ReduceOp
 from rocpy.rccl.public.transfers import Transfers
 from rocpy.rccl.public.work import Work
-from rocpy.typing import ArrayLike, StreamLike
+from rocpy.typing import ArrayLike, FrameworkArray, StreamLike
 
-_Array = TypeVar("_Array", bound=ArrayLike)
+_Array = TypeVar("_Array", bound=FrameworkArray)
 
 __all__ = ["Collectives"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
 from rocpy.errors import InvalidArgumentError, InvalidUsageError
 from rocpy.rccl.engine.open_group import current_group
@@ -34,6 +34,26 @@ class Family(Collectives):
         if children.finish_child(self, child, timeout_s, op):
             register(child)
 
+    @overload
+    def split(
+        self,
+        color: int,
+        key: int = 0,
+        *,
+        timeout_s: float | None = None,
+        name: str | None = None,
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self: ...
+    @overload
+    def split(
+        self,
+        color: int | None = None,
+        key: int = 0,
+        *,
+        timeout_s: float | None = None,
+        name: str | None = None,
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self | None: ...
     def split(
         self,
         color: int | None = None,

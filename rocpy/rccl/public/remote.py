@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from rocpy.rccl.public.call_arguments import CallArguments, CombineArguments, OutArguments
     from rocpy.rccl.public.work import Work
     from rocpy.runtime.memory import Buffer
-    from rocpy.typing import ArrayDType, ArrayLike, StreamLike
+    from rocpy.typing import ArrayDType, ArrayLike, FrameworkArray, StreamLike
 
-    _Array = TypeVar("_Array", bound=ArrayLike)
+    _Array = TypeVar("_Array", bound=FrameworkArray)
 
 __all__ = ["Remote"]
 

@@ -4,9 +4,9 @@ from typing import Any, Literal, TypeVar, overload
 
 from rocpy.rccl.handles.communicator import Handle
 from rocpy.rccl.public.work import Work
-from rocpy.typing import ArrayLike, StreamLike
+from rocpy.typing import ArrayLike, FrameworkArray, StreamLike
 
-_Array = TypeVar("_Array", bound=ArrayLike)
+_Array = TypeVar("_Array", bound=FrameworkArray)
 
 __all__ = ["Transfers"]
 
