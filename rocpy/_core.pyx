@@ -73,7 +73,7 @@ cdef extern from "platform.hpp" namespace "rocpy" nogil:
     vector[DeviceFacts] c_devices "rocpy::devices"() except +
     const void* error_name_address(int32_t code)
     string file_of_address(const void* address) except +
-    void unload_platform()
+    void publish_platform()
 
 
 cdef extern from "algo_extension.hpp" namespace "rocpy" nogil:
@@ -178,7 +178,7 @@ def is_loaded():
 
 
 def load(directories, *, need_device=False):
-    """Try to make the libraries of one tree this process's platform.
+    """Try to fill the table with the libraries of one tree; `publish` makes them this process's platform.
 
     Parameters
     ----------
@@ -202,9 +202,9 @@ def load(directories, *, need_device=False):
     return OUTCOMES[<int>attempt.outcome], path_text(attempt.reason)
 
 
-def unload():
-    """Take back the choice of a platform; for a choice that clashes with another user of HIP, and for tests."""
-    unload_platform()
+def publish():
+    """Let calls use the platform that was loaded; until then another load replaces it."""
+    publish_platform()
 
 
 def library_facts():

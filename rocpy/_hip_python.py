@@ -125,7 +125,7 @@ def _path_variable_suffices(files: Mapping[str, str], root: Path) -> bool:
 
 
 class Arrangement:
-    """What was done so that hip-python uses the chosen files, and a way to take it back.
+    """What makes hip-python use the chosen files, and a way to take it back.
 
     Parameters
     ----------
@@ -137,33 +137,57 @@ class Arrangement:
     Attributes
     ----------
     how
-        What was done, for ``rocpy info``.
+        What is done, for ``rocpy info``.
     """
 
     def __init__(self, files: Mapping[str, str], directories: Sequence[str]) -> None:
         self.how = "hip-python is not installed"
         self._preset: Preset | None = None
-        self._variable_set = False
+        self._root: Path | None = None  # the value of ROCM_PATH
         if not _folders():
             return
         root = Path(directories[0]).parent if directories else _search.DEFAULT_ROCM
         if not _path_variable_suffices(files, root):
             self.how = "its loader is preset with the chosen files"
             self._preset = Preset(files, directories)
-            self._preset.install()
         elif os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or root == _search.DEFAULT_ROCM:
             self.how = f"it finds the chosen files in {root} by itself"
         else:
             self.how = f"ROCM_PATH is set to {root}"
-            self._variable_set = True
-            os.environ["ROCM_PATH"] = str(root)
+            self._root = root
+
+    def install(self) -> None:
+        """Do it."""
+        if self._preset is not None:
+            self._preset.install()
+        if self._root is not None:
+            os.environ["ROCM_PATH"] = str(self._root)
 
     def undo(self) -> None:
         """Take back what was done."""
         if self._preset is not None:
             self._preset.remove()
-        if self._variable_set:
-            os.environ.pop("ROCM_PATH", None)
+            self._preset = None
+        if self._root is not None and os.environ.get("ROCM_PATH") == str(self._root):
+            del os.environ["ROCM_PATH"]
+        self._root = None
+
+
+_last: Arrangement | None = None
+
+
+def arrange(files: Mapping[str, str], directories: Sequence[str]) -> str:
+    """Let hip-python use the chosen files of these folders; returns what was done, for ``rocpy info``."""
+    global _last
+    _last = Arrangement(files, directories)
+    _last.install()
+    return _last.how
+
+
+def undo() -> None:
+    """Take back what was done for the last choice, of which an interrupt may have let only a part be done."""
+    if _last is not None:
+        _last.undo()
 
 
 @contextmanager

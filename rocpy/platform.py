@@ -297,7 +297,6 @@ def _load_host() -> _search.Tree:
     if outcome != "loaded":
         raise LibraryError(f"the host platform of this installation cannot be loaded: {reason}")
     if fault := fault_of_kernel_set(environment("ROCPY_HOST_ISA")):
-        _core.unload()
         raise InvalidProblemError(fault)
     return tree
 
@@ -341,7 +340,9 @@ def _select() -> Platform:
         from rocpy import _hip_python, _search
 
         if _current is not None:
+            _core.publish()  # an interrupt may have come before it
             return _current
+        _hip_python.undo()
         _check_variables()
         choice = _requested or environment("ROCPY_PLATFORM")
         stems = _core.library_files()
@@ -349,14 +350,13 @@ def _select() -> Platform:
         name, tree, reason = _choose(choice)
         libraries = _libraries()
         files = {stem: libraries[library].path for library, stem in stems.items() if library in libraries}
-        arrangement = _hip_python.Arrangement(files, tree.directories)
-        error = _hip_python.conflict(files, mapped_before)
-        if error is not None:
-            arrangement.undo()
-            _core.unload()
+        arrangement = _hip_python.arrange(files, tree.directories)
+        if (error := _hip_python.conflict(files, mapped_before)) is not None:
+            _hip_python.undo()
             raise error
         facts = tuple(_json.loads(_core.platform_info() or "{}").items())
-        _current = Platform(name, tree.origin, reason, arrangement.how, facts)
+        _current = Platform(name, tree.origin, reason, arrangement, facts)
+        _core.publish()  # only now do other threads use it
     if choice == "auto" and name == "host" and _device_node() is not None:
         warn(
             f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "

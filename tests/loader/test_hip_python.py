@@ -2,6 +2,7 @@
 """hip-python, unmodified, gets the files that rocpy chose, whoever comes first: by ROCM_PATH, by its loader, or not."""
 
 import os
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,46 @@ def test_choosing_does_not_import_hip_python(machine):
     )
     assert "preset" in found["hip_python"]
     assert found["modules"] == []
+
+
+def test_a_choice_that_is_interrupted_anywhere_is_made_again(machine):
+    found = machine.run(
+        textwrap.dedent("""
+    import sys, threading
+    import rocpy
+    from rocpy import _core, _hip_python, platform
+    files = {platform.__file__, _hip_python.__file__}
+
+    def interrupt_after(lines):
+        def trace(frame, event, _):
+            nonlocal lines
+            if frame.f_code.co_filename not in files:
+                return None
+            lines -= event == "line"
+            if lines < 0 and event == "line":
+                raise KeyboardInterrupt
+            return trace
+        return trace
+
+    lines, chosen = 0, False
+    while not chosen:
+        sys.settrace(interrupt_after(lines))
+        try:
+            rocpy.Stream()
+            chosen = True
+        except KeyboardInterrupt:
+            lines += 1
+            # What is not chosen yet serves no other thread.
+            assert not _core.is_loaded() or platform._current is not None, lines
+        finally:
+            sys.settrace(None)
+    result["lines"] = lines
+    result.update(facts())
+    """)
+        + CALL
+        + AFTER
+    )
+    assert found["lines"] > 50
+    assert one_mapping(found)
+    assert found["name"] == "host"
+    assert found["hip_python"] == f"ROCM_PATH is set to {found['rocm_path']}"

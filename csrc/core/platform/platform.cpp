@@ -31,7 +31,9 @@ void renew_in_child() { new (&mutex) std::mutex; }
 const int at_fork = pthread_atfork(nullptr, nullptr, renew_in_child);
 
 using Handles = std::array<void *, library_count>;
-Handles open_handles{};  // of the loaded platform
+Handles open_handles{};  // of the platform in the table
+
+bool is_filled() { return open_handles.front() != nullptr; }
 
 std::string version_text(Library library, int version) {
   const LibraryRow &row = library_row(library);
@@ -296,14 +298,15 @@ Attempt load_platform(const Tree &tree) {
   facts = std::move(libraries);
   open_handles = handles;
   attempt.outcome = Outcome::loaded;
-  platform_loaded.store(true, std::memory_order_release);
   return attempt;
 }
+
+void publish_platform() { platform_loaded.store(true, std::memory_order_release); }
 
 std::vector<LibraryFacts> library_facts() {
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<LibraryFacts> there;
-  if (!loaded()) return there;
+  if (!is_filled()) return there;
   for (const LibraryFacts &fact : facts) {
     if (fact.absence.empty()) there.push_back(fact);
   }
@@ -316,7 +319,7 @@ void probe_versions() {
   LibraryFacts &fact = facts[static_cast<int>(Library::hipblaslt)];
   std::lock_guard<std::mutex> lock(mutex);
   size_t free_bytes = 0, total_bytes = 0;
-  if (!loaded() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
+  if (!is_filled() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
   if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < least_free_bytes) return;
   CaptureRelaxed relaxed;
   // Never destroyed: that would wait for the device, on which a collective may wait for other ranks.
@@ -335,7 +338,7 @@ void *find_symbol(Library library, const char *symbol) {
 std::string missing_text(Library library, const char *function) {
   std::string text = std::string(function) + " (" + library_name(library) + ") is not available: ";
   std::lock_guard<std::mutex> lock(mutex);
-  if (!loaded()) return text + "no platform is loaded";
+  if (!is_filled()) return text + "no platform is loaded";
   const LibraryFacts &fact = facts[static_cast<int>(library)];
   if (!fact.absence.empty()) return text + fact.absence;
   text += "the library at " + fact.path;
@@ -376,14 +379,6 @@ const void *error_name_address(int32_t code) { return table.hipGetErrorName(stat
 std::string file_of_address(const void *address) {
   Dl_info info;
   return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
-}
-
-void unload_platform() {
-  std::lock_guard<std::mutex> lock(mutex);
-  platform_loaded.store(false, std::memory_order_release);
-  reset_table();
-  facts = {};
-  open_handles = {};
 }
 
 }  // namespace rocpy

@@ -34,7 +34,7 @@ struct Tree {
 
 enum class Outcome : int32_t {
   loaded = 0,          // the table is filled
-  already_loaded = 1,  // a platform was loaded before; nothing was done
+  already_loaded = 1,  // a platform has been published; nothing was done
   absent = 2,          // a library is not in the tree
   unusable = 3,        // a library cannot be opened, is no HIP runtime, or is bound to the HIP runtime of another tree
   too_old = 4,
@@ -47,12 +47,17 @@ struct Attempt {
   int device_count = 0;
 };
 
-// Opens hip, then the libraries over it, from the tree, and makes it this process's platform. A tree without RCCL, or
+// Opens hip, then the libraries over it, from the tree, and fills the table with them. A tree without RCCL, or
 // with one that cannot be used, serves: products do not need it. Libraries of a refused
 // tree that were never called are closed; one that was called stays open, since HIP runtimes do not survive unloading.
+// Until it is published, only who chooses uses the platform, and another load replaces it: a choice that an interrupt
+// ends leaves nothing behind that the next one would have to know.
 Attempt load_platform(const Tree &tree);
 
-extern std::atomic<bool> platform_loaded;  // set after the table is filled
+// Makes what is in the table this process's platform.
+void publish_platform();
+
+extern std::atomic<bool> platform_loaded;  // set by publish_platform
 inline bool loaded() noexcept { return platform_loaded.load(std::memory_order_acquire); }
 
 // The libraries that are there.
@@ -84,9 +89,5 @@ const void *error_name_address(int32_t code);
 
 // The file whose mapping holds the address, or empty.
 std::string file_of_address(const void *address);
-
-// Takes back the choice, for a choice that turns out to clash with another user of HIP in the process, and for tests.
-// Nothing made through the table may be alive. The libraries stay open.
-void unload_platform();
 
 }  // namespace rocpy

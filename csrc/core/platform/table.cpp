@@ -76,9 +76,4 @@ void fill_table(Lookup lookup, void *context) noexcept {
 #undef ROCPY_FUNCTION
 }
 
-void reset_table() noexcept {
-  for (auto &flag : present) flag.store(false, std::memory_order_relaxed);
-  table = trampolines;
-}
-
 }  // namespace rocpy

@@ -39,6 +39,5 @@ std::vector<const char *> missing(Library library);
 // For the loader: takes each row's address from `lookup` (nullptr: the trampoline).
 using Lookup = void *(*)(Library library, const char *function, void *context);
 void fill_table(Lookup lookup, void *context) noexcept;
-void reset_table() noexcept;
 
 }  // namespace rocpy
