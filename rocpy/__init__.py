@@ -15,7 +15,7 @@ from rocpy._locks import wait_before_others as _wait_before_others
 from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute as _missing_attribute
-from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, matmul, options
 from rocpy.blaslt.front import plan_cache
 from rocpy.blaslt.selection import stored as _stored
 from rocpy.blaslt.selection import tuner as _tuner
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rocpy import testing as testing
     from rocpy import torch as torch
     from rocpy import typing as typing
-    from rocpy.blaslt import dequantize, dequantize_mx, grouped_matmul, quantize, quantize_mx
+    from rocpy.blaslt import dequantize, dequantize_mx, explain, grouped_matmul, quantize, quantize_mx
     from rocpy.epilogues import epilogue
 
     __version__: str
@@ -115,6 +115,7 @@ _LATE = {
     "dequantize": "blaslt",
     "dequantize_mx": "blaslt",
     "epilogue": "epilogues",
+    "explain": "blaslt",
     "grouped_matmul": "blaslt",
     "quantize": "blaslt",
     "quantize_mx": "blaslt",

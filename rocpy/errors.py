@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from rocpy._signatures import public_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ClosedError",
@@ -311,6 +309,13 @@ _CLASS_OF_STATUS: dict[tuple[str, int], type[_CallError]] = {
     ("rccl", 8): CollectiveTimeoutError,  # ncclTimeout
 }
 
+# (library, status) to what its library's text does not say.
+_ADVICE = {
+    # hipErrorStreamCaptureImplicit
+    ("hip", 906): "a blocking stream was being captured, and its capture is now invalid; capture on streams with "
+    "nonblocking=True, which the null stream does not wait for",
+}
+
 
 def error_for_status(
     library: str, function: str, status: int, status_name: str | None = None, detail: str | None = None
@@ -345,6 +350,8 @@ def error_for_status(
     message = f"{function} ({library}) failed: {shown}"
     if detail:
         message += f": {detail}"
+    if advice := _ADVICE.get((library, status)):
+        message += f"; {advice}"
     chosen = _CLASS_OF_STATUS.get((library, status), RcclError if library == "rccl" else LibraryError)
     return chosen(message, function=function, library=library, status=status, status_name=status_name)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute
 from rocpy._signatures import public_names
-from rocpy.blaslt._explain import explain
 from rocpy.blaslt.front.function import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
 from rocpy.blaslt.model.algorithms import Algorithm
@@ -17,6 +16,7 @@ from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.operands.weight import Weight
 
 if TYPE_CHECKING:
+    from rocpy.blaslt._explain import explain
     from rocpy.blaslt._support import Support, supported
     from rocpy.blaslt.arrays.quantization import dequantize, dequantize_mx, quantize, quantize_mx
     from rocpy.blaslt.grouped.function import grouped_matmul as grouped_matmul
@@ -55,6 +55,7 @@ _LATE = {
     "Support": "_support",
     "dequantize": "arrays.quantization",
     "dequantize_mx": "arrays.quantization",
+    "explain": "_explain",
     "grouped_matmul": "grouped.function",
     "quantize": "arrays.quantization",
     "quantize_mx": "arrays.quantization",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 from rocpy._messages.suggestions import check_keywords, keywords_of
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias, Unpack
 
     from rocpy.blaslt.model.call_arguments import ExplainedArguments, GroupedArguments
-    from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
     from rocpy.blaslt.operands.weight import Weight
     from rocpy.typing import ArrayLike
 

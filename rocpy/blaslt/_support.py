@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rocpy.blaslt.arrays.staging import refuse_copies
 from rocpy.blaslt.composed.product import why_unfused
 from rocpy.blaslt.custom.support import custom_answer, input_infos
 from rocpy.blaslt.engine import build as _build
+from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.lowering import with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
@@ -25,10 +26,7 @@ from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.errors import InvalidProblemError, UnsupportedError
-
-if TYPE_CHECKING:
-    from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
-    from rocpy.typing import ComputeName, ResultDType
+from rocpy.typing import ComputeName, ResultDType
 
 __all__ = ["Support", "supported"]
 

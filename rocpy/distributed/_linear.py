@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rocpy._messages.modules import imported
 from rocpy.distributed._operands import under_autocast
 from rocpy.distributed._sharded import column_forward, row_forward
-
-if TYPE_CHECKING:
-    from rocpy.rccl import Communicator
+from rocpy.rccl import Communicator
 
 __all__ = ["column_linear", "row_linear"]
 

@@ -15,8 +15,10 @@ from rocpy import platform
 from rocpy._messages.modules import is_tensor
 from rocpy._operand import allocate_like
 from rocpy.blaslt import matmul
+from rocpy.blaslt.model.epilogues import PlainEpilogue
 from rocpy.distributed._operands import bounds, check, under_autocast
 from rocpy.distributed._spans import current_spans
+from rocpy.rccl import Communicator
 from rocpy.runtime.device import Device
 from rocpy.runtime.stream import Stream
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from rocpy.blaslt.model.epilogues import PlainEpilogue
-    from rocpy.rccl import Communicator, Work
+    from rocpy.rccl import Work
 
 __all__ = ["all_gather_matmul", "matmul_all_reduce", "matmul_reduce_scatter"]
 

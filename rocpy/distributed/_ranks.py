@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from time import monotonic
@@ -19,7 +20,6 @@ from rocpy.rccl.model.failures import raise_first
 from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 

@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rocpy._messages.html import table
 from rocpy.runtime.event import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rocpy.runtime.stream import Stream
+from rocpy.runtime.stream import Stream
 
 __all__ = ["Span", "Spans", "current_spans", "overlap_trace"]
 

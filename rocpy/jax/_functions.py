@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
+from rocpy.blaslt.model.call_arguments import AnyBounds, AnyOptions, AnyReal
 from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue, is_custom, stored_aux
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import RESULT_TYPES, find_family, needs_scales
@@ -20,14 +21,11 @@ from rocpy.blaslt.model.weight_operand import WeightOperand
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of, spelled_out
 from rocpy.jax._gradients import product
-
-if TYPE_CHECKING:
-    from rocpy.blaslt.model.call_arguments import AnyBounds, AnyOptions, AnyReal
-    from rocpy.typing import ComputeName, ResultDType
+from rocpy.typing import ComputeName, ResultDType
 
 __all__ = ["matmul"]
 
-ArrayLike: TypeAlias = "jax.Array | np.ndarray[Any, Any]"
+ArrayLike: TypeAlias = jax.Array | np.ndarray[Any, Any]
 
 
 def _operand(x: Any, name: str) -> Any:

@@ -14,11 +14,9 @@ import json
 import math
 import sys
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 

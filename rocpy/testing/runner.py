@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,9 +23,6 @@ from rocpy.runtime.memory import Buffer
 from .cases import LAYOUTS, Case
 from .oracles import Expected, Oracle, evaluate, lookup
 from .tolerance import FORMATS, Comparison, bounds, compare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array = np.ndarray
 # Fields of a case that have a few values.

@@ -43,7 +43,6 @@ Small-integer operands have no rounding before the last one: there the correctly
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +50,7 @@ import numpy.typing as npt
 from rocpy.errors import InvalidOperandError
 
 from . import oracles
-
-if TYPE_CHECKING:
-    from .oracles import Expected
+from .oracles import Expected
 
 Array = np.ndarray
 

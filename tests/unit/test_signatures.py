@@ -7,6 +7,7 @@ import ast
 import importlib
 import inspect
 import operator
+import typing
 from pathlib import Path
 
 import pytest
@@ -124,10 +125,39 @@ MODULES = (*PACKAGES[1:], ".dtypes", ".typing", ".testing", *COMPAT, *LINALG)
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name != ".plan_cache"])
 def test_dir_of_a_module_shows_its_public_names_alone(name):
-    module = operator.attrgetter(name[1:])(importlib.import_module("rocpy"))
+    module = operator.attrgetter(name[1:])(rocpy)
     extra = set(module.DTYPES) if name == ".dtypes" else set()
     assert {one for one in dir(module) if not one.startswith("_")} == {*module.__all__, *extra} - {"__version__"}
     assert all(hasattr(module, one) for one in dir(module))
+
+
+def annotated(module):
+    """Yield the public classes and functions of a module, and the public methods of its classes."""
+    for each in (getattr(module, name) for name in module.__all__):
+        if inspect.isfunction(each) or inspect.isclass(each):
+            yield each
+        for name, member in vars(each).items() if inspect.isclass(each) else ():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+                yield function
+
+
+def check_types(module):
+    """Read the types as a program does that makes a form or a command line of a function's parameters."""
+    for each in annotated(module):
+        typing.get_type_hints(each, localns={"Figure": object})  # matplotlib's, which need not be installed
+
+
+# Functions that import torch themselves name its types.
+@pytest.mark.parametrize("name", ["", *(name for name in MODULES if name != ".compat.nccl.torch")])
+def test_types_of_public_callables_can_be_read(name):
+    check_types(operator.attrgetter(name[1:])(rocpy) if name else rocpy)
+
+
+@pytest.mark.parametrize("name", rocpy.typing.__all__)
+def test_types_of_arguments_are_types_at_run_time(name):
+    kind = getattr(rocpy.typing, name)
+    assert typing.get_args(kind | None)[-1] is type(None)
 
 
 @pytest.mark.torch
@@ -136,3 +166,4 @@ def test_dir_of_a_module_shows_its_public_names_alone(name):
 def test_dir_of_a_layer_shows_its_public_names_alone(name):
     module = importlib.import_module(f"rocpy.{name}")
     assert {one for one in dir(module) if not one.startswith("_")} == set(module.__all__)
+    check_types(module)

@@ -26,16 +26,15 @@ from rocpy.blaslt.arrays.framework import framework_of
 from rocpy.blaslt.arrays.rounding import block_codes, magnitudes, quotient_codes, quotient_integers
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError
+from rocpy.typing import TorchDType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from rocpy.typing import TorchDType
-
-    _OtherDType: TypeAlias = DType | np.dtype[Any] | type[Any] | TorchDType
-
 __all__ = ["dequantize", "dequantize_mx", "quantize", "quantize_mx"]
+
+_OtherDType: TypeAlias = DType | np.dtype[Any] | type[Any] | TorchDType
 
 BLOCK = 32
 """Neighbours that share one scale in the MX formats."""

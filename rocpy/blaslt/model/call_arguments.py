@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Types of the keyword arguments of products; type checkers read this module, nothing imports it."""
+"""Types of the keyword arguments of products, for type checkers and readers of annotations: no product imports it."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ from rocpy.compat.nccl._errors import (
 )
 from rocpy.compat.nccl._functions import UniqueId
 from rocpy.compat.nccl._operands import row_of
+from rocpy.compat.nccl._records import NCCLDevCommRequirements
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.compat.nccl._records import NCCLDevCommRequirements
     from rocpy.rccl.public.remote import WindowFlags
 
 __all__ = ["Communicator"]

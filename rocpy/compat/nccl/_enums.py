@@ -16,7 +16,7 @@ from rocpy.runtime.event import Event
 from rocpy.typing import ArrayDTypeName, ArrayLike, StreamLike
 
 NcclBufferSpec: TypeAlias = ArrayLike
-NcclScalarSpec: TypeAlias = "int | float | np.ndarray[Any, Any] | ArrayLike"
+NcclScalarSpec: TypeAlias = int | float | np.ndarray[Any, Any] | ArrayLike
 NcclDeviceSpec: TypeAlias = Device | int
 NcclStreamSpec: TypeAlias = StreamLike
 NcclEventSpec: TypeAlias = Event | int

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import rccl
+from rocpy.compat.nccl._enums import NcclDeviceSpec, Result
 from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported, whole_number
+from rocpy.compat.nccl._records import GroupSimInfo
 from rocpy.rccl.public.group import GroupScope, launch
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.compat.nccl._enums import NcclDeviceSpec, Result
-    from rocpy.compat.nccl._records import GroupSimInfo
     from rocpy.errors import UnsupportedError
     from rocpy.rccl.engine.pending import PendingGroup
 

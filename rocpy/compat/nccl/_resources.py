@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.compat.nccl._enums import WindowFlag
 from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, translated, unsupported, whole_number
+from rocpy.compat.nccl._operands import Row
+from rocpy.compat.nccl._records import NCCLTeam
 from rocpy.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from rocpy.compat.nccl._operands import Row
-    from rocpy.compat.nccl._records import NCCLTeam
-    from rocpy.rccl import PreMulSum, Window
-    from rocpy.rccl.handles.memory import Registration
+from rocpy.rccl import PreMulSum, Window
+from rocpy.rccl.handles.memory import Registration
 
 
 class Resource(Protocol):

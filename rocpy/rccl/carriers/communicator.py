@@ -7,7 +7,8 @@ import ctypes
 import operator
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, overload
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -24,26 +25,18 @@ from rocpy.errors import (
     RcclSystemError,
     UnsupportedError,
 )
+from rocpy.rccl.carriers.carrier import Carrier
 from rocpy.rccl.carriers.combining import combine
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.operands import check_in_cpu_memory
 from rocpy.rccl.model.arguments import check_seconds
 from rocpy.rccl.model.dtypes import numpy_type
-from rocpy.rccl.model.operators import OPERATORS
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import TypeVar
-
-    from typing_extensions import Unpack
-
-    from rocpy.rccl.carriers.carrier import Carrier
-    from rocpy.rccl.model.operators import ReduceOp
-    from rocpy.typing import ArrayLike, FrameworkArray
-
-    _Array = TypeVar("_Array", bound=FrameworkArray)
+from rocpy.rccl.model.operators import OPERATORS, ReduceOp
+from rocpy.typing import ArrayLike, FrameworkArray
 
 __all__ = ["CarriedCommunicator", "carried_communicator"]
+
+_Array = TypeVar("_Array", bound=FrameworkArray)
 
 
 class _RcclArguments(TypedDict, total=False):

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles import memory
 from rocpy.rccl.model.arguments import integer_in
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rocpy.runtime.device import Device
-    from rocpy.runtime.memory import Buffer
-    from rocpy.typing import ArrayDType
+from rocpy.runtime.device import Device
+from rocpy.runtime.memory import Buffer
+from rocpy.typing import ArrayDType
 
 __all__ = ["empty", "error_string", "last_error", "parameters", "version"]
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.scope import run_grouped
+from rocpy.rccl.handles.communicator import PreMulSum
 from rocpy.rccl.handles.joining import finish_init, start_init
 from rocpy.rccl.handles.operators import make_premul_sum
 from rocpy.rccl.handles.status import register
@@ -29,17 +32,11 @@ from rocpy.rccl.public.family import Family
 from rocpy.rccl.public.joining import Joining
 from rocpy.rccl.public.remote import Remote
 from rocpy.rccl.public.trace import Trace
+from rocpy.rccl.public.unique_id import UniqueId
 from rocpy.rccl.rendezvous import bootstrap
 from rocpy.runtime._foreign import array_view
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
-
-    from rocpy.rccl.handles.communicator import PreMulSum
-    from rocpy.rccl.public.unique_id import UniqueId
-    from rocpy.runtime.device import Device
-    from rocpy.typing import ArrayDType
+from rocpy.runtime.device import Device
+from rocpy.typing import ArrayDType
 
 __all__ = ["Communicator"]
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Self, overload
+from typing import Self, overload
 
 from rocpy.errors import InvalidArgumentError, InvalidUsageError
 from rocpy.rccl.engine.open_group import current_group
@@ -17,11 +17,7 @@ from rocpy.rccl.handles.status import register
 from rocpy.rccl.model.arguments import check_seconds, integer_in, unique_id_bytes
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.unique_id import UniqueId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rocpy.runtime.device import Device
+from rocpy.runtime.device import Device
 
 __all__ = ["Family"]
 

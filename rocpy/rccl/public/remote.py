@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import numpy as np
 
@@ -15,25 +15,22 @@ from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.open_group import current_group
 from rocpy.rccl.engine.pending import Step, run_step
 from rocpy.rccl.handles import children, memory
+from rocpy.rccl.handles.communicator import PreMulSum
+from rocpy.rccl.handles.memory import Registration
 from rocpy.rccl.model.arguments import row_counts
+from rocpy.rccl.model.operators import ReduceOp
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.window import Window
+from rocpy.rccl.public.work import Work
+from rocpy.runtime.memory import Buffer
+from rocpy.typing import ArrayDType, ArrayLike, FrameworkArray, StreamLike
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TypeVar, Unpack
-
-    from rocpy.rccl.handles.communicator import PreMulSum
-    from rocpy.rccl.handles.memory import Registration
-    from rocpy.rccl.model.operators import ReduceOp
     from rocpy.rccl.public.call_arguments import CallArguments, CombineArguments, OutArguments
-    from rocpy.rccl.public.work import Work
-    from rocpy.runtime.memory import Buffer
-    from rocpy.typing import ArrayDType, ArrayLike, FrameworkArray, StreamLike
-
-    _Array = TypeVar("_Array", bound=FrameworkArray)
 
 __all__ = ["Remote"]
+
+_Array = TypeVar("_Array", bound=FrameworkArray)
 
 WindowFlags: TypeAlias = Literal["default", "symmetric", "strict", "symmetric_strict"]
 _FLAGS: dict[WindowFlags, int] = {name: number for number, name in enumerate(get_args(WindowFlags))}

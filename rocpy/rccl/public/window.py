@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self
+from types import TracebackType
+from typing import NoReturn, Self
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy.errors import ClosedError
 from rocpy.rccl.handles.memory import WindowHandle
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from rocpy.runtime.memory import Buffer
+from rocpy.runtime.memory import Buffer
 
 __all__ = ["Window"]
 

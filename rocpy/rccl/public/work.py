@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import ClosedError, InvalidUsageError
+from rocpy.rccl.engine.call import Call
+from rocpy.rccl.handles.communicator import Handle
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from rocpy.rccl.engine.call import Call
-    from rocpy.rccl.handles.communicator import Handle
 
     _Result = TypeVar("_Result", default=Any)
 else:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from rocpy.blaslt.front.function import matmul as _matmul
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
+from rocpy.epilogues import CustomEpilogue
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers.custom import check_epilogue, custom_linear
 from rocpy.torch.operators import linear_layer
@@ -30,9 +31,6 @@ from rocpy.torch.operators.registration import route_of
 from rocpy.torch.operators.shapes import check_layer_bias, check_layer_tensors
 from rocpy.torch.operators.sharding import register_for
 from rocpy.torch.operators.tangents import refuse_tangents
-
-if TYPE_CHECKING:
-    from rocpy.epilogues import CustomEpilogue
 
 __all__ = ["linear", "matmul", "run_layers", "run_linear", "takes_layer"]
 

@@ -12,6 +12,7 @@ from torch.nn.modules import module as _module
 
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.blaslt.model.options import guarantees_rows
+from rocpy.epilogues import CustomEpilogue
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_layer_epilogue, custom_layer, overridden_layer
@@ -31,9 +32,6 @@ from rocpy.torch.operators.blocks import gated, run_mlp
 from rocpy.torch.operators.custom_blocks import custom_mlp, takes
 from rocpy.torch.operators.shapes import refuse_composing
 from rocpy.torch.operators.sharding import lacks_lists
-
-if TYPE_CHECKING:
-    from rocpy.epilogues import CustomEpilogue
 
 __all__ = ["MLP", "GatedMLP", "Linear", "calls_are_hooked", "run_layer"]
 
