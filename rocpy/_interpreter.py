@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Refuses the import in a sub-interpreter, before an extension module is loaded that would wait for ever there."""
+"""Refuses the import where extension modules cannot be loaded: from an archive, and in a sub-interpreter.
+
+There one of them would wait for ever.
+"""
 
 from __future__ import annotations
 
 import importlib
+import zipimport  # Python has it from its start
 from typing import Any
 
 __all__: list[str] = []
@@ -27,4 +31,13 @@ def _refuse_sub_interpreters(module: Any) -> None:
         )
 
 
+def _refuse_archives(loader: object) -> None:
+    if isinstance(loader, zipimport.zipimporter):
+        raise ImportError(
+            f"rocpy cannot be imported from the archive {loader.archive}: its extension modules and libraries must be "
+            "files; install it into a folder (pip install --target FOLDER) and put that on the path before the archive"
+        )
+
+
+_refuse_archives(getattr(__spec__, "loader", None))
 _refuse_sub_interpreters(_interpreters())

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What `import rocpy` does and does not do, seen from another folder in a fresh interpreter."""
 
+import importlib
 import json
+import sys
+import zipfile
 
 import pytest
+
+from rocpy import _interpreter
 
 
 def test_import_loads_no_framework_and_no_library(python):
@@ -34,11 +39,24 @@ heavy |= {"html", "importlib.resources", "json", "pathlib", "shutil", "tempfile"
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
 late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "call", "executables", "plan", "support", "tile")}
 late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "group_slices")}
-late |= {"rocpy.blaslt._support", "rocpy.blaslt.arrays.quantization"}
+late |= {"rocpy.blaslt._explain", "rocpy.blaslt._support", "rocpy.blaslt.arrays.quantization"}
 late |= {"rocpy.blaslt.front.explain_product", "rocpy.blaslt.model.explanation"}
 print(*sorted(brought & (heavy | late)))
 """
     assert python(program).split() == []
+
+
+def test_an_archive_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    # Under another name: an installed rocpy may come before every archive.
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as archive:
+        archive.writestr("archived/__init__.py", "")
+        archive.write(_interpreter.__file__, "archived/_interpreter.py")
+    monkeypatch.syspath_prepend(tmp_path / "app.zip")
+    with pytest.raises(
+        ImportError, match=r"^rocpy cannot be imported from the archive .*app\.zip: .*pip install --target"
+    ):
+        importlib.import_module("archived._interpreter")
+    sys.modules.pop("archived")
 
 
 def test_product_from_another_folder(python):
