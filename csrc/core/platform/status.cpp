@@ -86,6 +86,18 @@ const char *status_text(Library library, int32_t code) noexcept {
   }
 }
 
+Status failed_launch(int32_t code, const char *function, hipStream_t stream) noexcept {
+  // The stream itself is asked: the last error may be one that another user of HIP left there.
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  hipError_t error = table.hipStreamIsCapturing(stream, &capture);
+  if (capture == hipStreamCaptureStatusInvalidated) error = hipErrorStreamCaptureInvalidated;
+  clear_last_error(Library::hip);
+  if (error == hipErrorStreamCaptureImplicit || error == hipErrorStreamCaptureInvalidated) {
+    return {Library::hip, error, function};
+  }
+  return {Library::hipblaslt, code, function};
+}
+
 void clear_last_error(Library library) noexcept {
   if (library == Library::hip) table.hipGetLastError();
 }

@@ -56,6 +56,9 @@ const char *status_name(Library library, int32_t code) noexcept;
 // The library's own description of a code, or nullptr.
 const char *status_text(Library library, int32_t code) noexcept;
 
+// Why work could not be queued on a stream. hipBLASLt has no status for what a capture forbids: HIP is asked.
+Status failed_launch(int32_t code, const char *function, hipStream_t stream) noexcept;
+
 // HIP remembers a failure until somebody asks. Once it is reported as an exception it must not come up again in another
 // user of HIP, who would take it for a failure of their own.
 void clear_last_error(Library library) noexcept;

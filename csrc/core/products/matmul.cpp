@@ -345,12 +345,12 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
   }
   // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size
   // without a pointer is refused, a pointer without a size is not.
-  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, operand_or(pointers.a, pointers.d),
-                                  layout_a_, operand_or(pointers.b, pointers.d), layout_b_, beta,
-                                  pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d, layout_d_, &chosen.algo,
-                                  chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes,
-                                  context->stream),
-            "hipblasLtMatmul");
+  const hipblasStatus_t status = table.hipblasLtMatmul(
+      context->handle, descriptor->handle, alpha, operand_or(pointers.a, pointers.d), layout_a_,
+      operand_or(pointers.b, pointers.d), layout_b_, beta, pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d,
+      layout_d_, &chosen.algo, chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes,
+      context->stream);
+  return status == HIPBLAS_STATUS_SUCCESS ? Status{} : failed_launch(status, "hipblasLtMatmul", context->stream);
 }
 
 Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors,

@@ -88,7 +88,8 @@ Status pack(StreamContext *context, hipStream_t stream, const PackSpec &spec, vo
             : table.rocpyExtPack(context->handle, op, compute_of(spec.type), spec.data, layout, packed, bytes, stream);
   }
   table.hipblasLtMatrixLayoutDestroy(layout);
-  return {Library::hipblaslt, status, spec.scales ? "rocpyExtPackBlocks" : "rocpyExtPack"};
+  if (status == HIPBLAS_STATUS_SUCCESS) return {};
+  return failed_launch(status, spec.scales ? "rocpyExtPackBlocks" : "rocpyExtPack", stream);
 }
 
 }  // namespace

@@ -106,8 +106,7 @@ std::optional<hipblasStatus_t> capture_launch(Stream *stream, const Launch &laun
   if (captures_in_progress.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const hipblasStatus_t status = refusal(launch);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
-  return captured_status("hipblasLtMatmul",
-                         offer_to_capture(stream, hipGraphNodeTypeKernel, [launch] { lt::run(launch); }));
+  return captured_status(offer_to_capture(stream, hipGraphNodeTypeKernel, [launch] { lt::run(launch); }));
 }
 
 // The implicit search of a call without an algorithm, and of one whose product is skipped: the algorithm was chosen for

@@ -80,11 +80,11 @@ bool read_operand(const Layout &layout, hipblasOperation_t op, const void *a, vo
 }
 
 // In the order of the stream, or as a node of the graph that it is captured into.
-hipblasStatus_t pack_in_order(const char *function, hipStream_t handle, const Packing &packing) {
+hipblasStatus_t pack_in_order(hipStream_t handle, const Packing &packing) {
   Stream *queue = resolve(handle);
   if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
   const auto pack = [packing] { packing.run(); };
-  const auto answer = captured_status(function, offer_to_capture(queue, hipGraphNodeTypeKernel, pack));
+  const auto answer = captured_status(offer_to_capture(queue, hipGraphNodeTypeKernel, pack));
   if (answer.has_value()) return *answer;
   try {
     in_order(queue, pack);
@@ -131,7 +131,7 @@ hipblasStatus_t rocpy_host_rocpyExtPack(hipblasLtHandle_t handle, hipblasOperati
   if (packed_bytes < gemm::packed_bytes(type, packing.compute, packing.k, packing.n)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
-  return pack_in_order("rocpyExtPack", stream, packing);
+  return pack_in_order(stream, packing);
 }
 
 hipblasStatus_t rocpy_host_rocpyExtPackBlocksBytes(hipblasLtHandle_t handle, hipDataType type, uint64_t m, uint64_t k,
@@ -161,5 +161,5 @@ hipblasStatus_t rocpy_host_rocpyExtPackBlocks(hipblasLtHandle_t handle, hipblasO
   if (packed_bytes < gemm::packed_block_bytes(packing.matrix.type, packing.k, packing.n)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
-  return pack_in_order("rocpyExtPackBlocks", stream, packing);
+  return pack_in_order(stream, packing);
 }

@@ -289,8 +289,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
     Transform once = transform;
     rocpy_host::lt::run(once);
   };
-  const auto answer = captured_status("hipblasLtMatrixTransform",
-                                      rocpy_host::offer_to_capture(queue, hipGraphNodeTypeKernel, transform_once));
+  const auto answer = captured_status(rocpy_host::offer_to_capture(queue, hipGraphNodeTypeKernel, transform_once));
   if (answer.has_value()) return *answer;
   if (rocpy_host::enter_inline(queue)) {
     rocpy_host::lt::run(transform);

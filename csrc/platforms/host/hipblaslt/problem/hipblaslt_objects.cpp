@@ -5,6 +5,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "hip_call.hpp"
+
 namespace rocpy_host::lt {
 
 Pool<Handle> handles;
@@ -22,11 +24,11 @@ void report(const char *function, const char *format, ...) {
   std::fprintf(stderr, "rocpy host platform: %s: %s\n", function, message);
 }
 
-std::optional<hipblasStatus_t> captured_status(const char *function, std::optional<hipError_t> answer) {
+std::optional<hipblasStatus_t> captured_status(std::optional<hipError_t> answer) {
   if (!answer.has_value()) return std::nullopt;
   if (*answer == hipSuccess) return HIPBLAS_STATUS_SUCCESS;
   if (*answer == hipErrorOutOfMemory) return HIPBLAS_STATUS_ALLOC_FAILED;
-  report(function, "refused while a stream is captured (HIP's error %d)", static_cast<int>(*answer));
+  remember(*answer);
   return HIPBLAS_STATUS_INTERNAL_ERROR;
 }
 

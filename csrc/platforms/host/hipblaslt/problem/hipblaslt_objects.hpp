@@ -102,7 +102,7 @@ inline uint64_t algo_max_workspace_bytes(const hipblasLtMatmulAlgo_t *algo) {
 // One line on stderr, for what the real library would answer with a wrong result, a fault or nothing at all.
 __attribute__((format(printf, 2, 3))) void report(const char *function, const char *format, ...);
 
-// HIP's answer of a capture as hipBLASLt's, which has no numbers of its own for captures.
-std::optional<hipblasStatus_t> captured_status(const char *function, std::optional<hipError_t> answer);
+// HIP's answer of a capture as hipBLASLt's, which has no numbers of its own for captures: HIP's last error tells.
+std::optional<hipblasStatus_t> captured_status(std::optional<hipError_t> answer);
 
 }  // namespace rocpy_host::lt
