@@ -5,7 +5,7 @@ import pytest
 from rccl_ranks import good
 from torch_ranks import on_groups
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 pytestmark = pytest.mark.torch
 
@@ -272,3 +272,16 @@ def test_a_receive_and_the_root_of_a_gather_name_the_result(torch):
         return [part.tolist() for part in parts]
 
     assert good(on_groups(2, body)) == [[[1.0] * 4] * 2] * 2
+
+
+def test_a_part_of_its_own_that_differs_is_refused_before_the_call(torch):
+    def body(group, rank):
+        for rows, splits in (((4, 6), (None, None)), ((3, 3), ([1, 2], [2, 1]))):
+            output, source = map(torch.zeros, rows)
+            with pytest.raises(
+                InvalidProblemError, match=f"output: . rows for what this rank, {rank}, sends to itself"
+            ):
+                group.all_to_all_single(output, source, *splits)
+        group.barrier().wait()
+
+    good(on_groups(2, body))

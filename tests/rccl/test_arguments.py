@@ -56,8 +56,21 @@ def test_counts(comm, counts):
 
 def test_counts_of_any_integer_type(comm):
     assert comm.all_to_all_v(np.arange(3), np.array([3], np.uint8)).tolist() == [0, 1, 2]
+
+
+def test_counts_beyond_any_memory():
+    comms = rccl.Communicator.init_all(2)
     with pytest.raises(rocpy.InvalidProblemError, match="more than any memory"):
-        comm.all_to_all_v(np.ones((3, 8)), [3], [2**47])
+        comms[0].all_to_all_v(np.ones((3, 8)), [3, 0], [3, 2**47])
+    for comm in comms:
+        comm.abort()
+
+
+def test_own_counts_that_differ_are_refused_before_the_call(comm):
+    x = np.arange(4)
+    with pytest.raises(rocpy.InvalidProblemError, match=r"recv_counts\[0\]: got 3, expected 4, as in send_counts\[0\]"):
+        comm.all_to_all_v(x, [4], [3])
+    assert comm.all_to_all_v(x, [4], [4]).tolist() == x.tolist()
 
 
 def test_counts_are_refused_before_they_are_exchanged():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from rocpy._messages.text import plain_text
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 
 __all__ = [
+    "check_own_counts",
     "check_seconds",
     "integer_in",
     "is_rank",
@@ -220,3 +221,25 @@ def row_counts(name: str, counts: Any, nranks: int) -> list[int]:
     if len(rows) != nranks or any(not 0 <= count < 2**48 for count in rows):
         raise InvalidProblemError(f"{name}: got {counts!r}, expected a number of rows for each of {nranks} ranks")
     return rows
+
+
+def check_own_counts(sends: Sequence[int], takes: Sequence[int], rank: int) -> None:
+    """Refuse counts of which a rank sends itself another number of rows than it receives from itself.
+
+    RCCL would end the communicator for that, which the other ranks could not prevent.
+
+    Raises
+    ------
+    InvalidProblemError
+        The two numbers differ.
+
+    Examples
+    --------
+    >>> from rocpy.rccl.model.arguments import check_own_counts
+    >>> check_own_counts([1, 2], [3, 2], rank=1)
+    """
+    if sends[rank] != takes[rank]:
+        raise InvalidProblemError(
+            f"recv_counts[{rank}]: got {takes[rank]}, expected {sends[rank]}, as in send_counts[{rank}]: the rows that "
+            f"rank {rank} sends to itself"
+        )

@@ -17,7 +17,7 @@ from rocpy.rccl.engine.pending import Step, run_step
 from rocpy.rccl.handles import children, memory
 from rocpy.rccl.handles.communicator import PreMulSum
 from rocpy.rccl.handles.memory import Registration
-from rocpy.rccl.model.arguments import row_counts
+from rocpy.rccl.model.arguments import check_own_counts, row_counts
 from rocpy.rccl.model.operators import ReduceOp
 from rocpy.rccl.public.collectives import Collectives
 from rocpy.rccl.public.window import Window
@@ -378,6 +378,8 @@ class Remote(Collectives):
 
         Raises
         ------
+        InvalidProblemError
+            The counts are not one for each rank, or this rank's own ones differ: the rows that it sends to itself.
         CollectiveMismatchError
             A rank sends a different number of rows than another one expects, or the ranks' rows differ in their number
             of elements or their dtype; not on AMD GPUs, where RCCL does not compare them.
@@ -400,6 +402,7 @@ class Remote(Collectives):
             with Described(self, "all_to_all_v(exchange of the counts)"):
                 recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
         recv_rows = row_counts("recv_counts", recv_counts, self.nranks)
+        check_own_counts(send_rows, recv_rows, self.rank)
         return self._outcome(
             memory.trade(self, x, send_rows, recv_rows, out, timeout_s=timeout_s, stream=stream, block=block)
         )

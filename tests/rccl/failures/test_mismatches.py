@@ -40,7 +40,7 @@ def test_counts_that_do_not_match():
         with pytest.raises(
             rccl.CollectiveMismatchError, match="rank 0 sends 2 elements to rank 1, which takes 3"
         ) as told:
-            comm.all_to_all_v(np.zeros(3), [1, 2], [1, 1] if comm.rank == 0 else [3, 1])
+            comm.all_to_all_v(np.zeros(3), [1, 2], [1, 1] if comm.rank == 0 else [3, 2])
         comm.abort()
         return told.value.signatures
 
