@@ -5,9 +5,11 @@ import importlib
 import json
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
+import rocpy.cli
 from rocpy import _interpreter
 
 
@@ -57,6 +59,13 @@ def test_an_archive_is_refused_with_what_to_do(tmp_path, monkeypatch):
     ):
         importlib.import_module("archived._interpreter")
     sys.modules.pop("archived")
+
+
+def test_packages_are_searched_in_their_own_folders_alone():
+    for package in (rocpy, rocpy.cli):
+        assert {"/".join(Path(folder).parts[-len(package.__name__.split(".")) :]) for folder in package.__path__} == {
+            package.__name__.replace(".", "/")
+        }
 
 
 def test_product_from_another_folder(python):
