@@ -363,10 +363,11 @@ class RocpyProcessGroup(BackendSurface):
             )
         takes = self._splits("output", output, output_splits)
         sends = self._splits("input", input, input_splits)
-        if sends[self._own_rank] != takes[self._own_rank]:
+        rank = self._own_rank
+        if sends[rank] != takes[rank]:
             raise InvalidProblemError(
-                f"output: {takes[self._own_rank]} rows for what this rank, {self._own_rank}, sends to itself, which are "
-                f"{sends[self._own_rank]} rows of the input; they must be equal"
+                f"output: {takes[rank]} rows for what this rank, {rank}, sends to itself, which are {sends[rank]} rows "
+                "of the input; they must be equal"
             )
 
         # Other ranks may say their splits where this one leaves them out: all make the same call.
