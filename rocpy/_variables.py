@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import os
+from pathlib import Path
 
 from rocpy import _core, _json
 
@@ -23,6 +25,8 @@ def fault_of_variable(name: str, value: str) -> str:
     """
     default, values, _ = rows()[name]
     lowest, is_range, highest = values.partition("..")
+    if name == "ROCPY_TUNING_DB":
+        return _fault_of_paths(name, value)
     if not value or values == "*":
         return ""
     if is_range:
@@ -34,6 +38,15 @@ def fault_of_variable(name: str, value: str) -> str:
         return ""
     words = words if default else [*words, "empty"]
     return f"{name}: got {value[:100]!r}, expected {', '.join(words[:-1])} or {words[-1]}"
+
+
+def _fault_of_paths(name: str, value: str) -> str:
+    try:
+        for part in value.split(os.pathsep):
+            Path(part).expanduser()
+    except RuntimeError as error:  # the home folder of a user that there is not
+        return f"{name}: {value[:100]!r}: {error}; name files or folders, or unset it"
+    return ""
 
 
 def fault_of_kernel_set(wanted: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
@@ -50,14 +50,25 @@ def warn(text: str) -> None:
 
 
 def prepare_streams() -> None:
-    """Make the standard streams take all text, also where the process was started without them."""
+    """Make the standard streams usable for all text, also where the process was started without them or closed them."""
     codecs.register_error("rocpy", _escape)
-    for name in ("stdout", "stderr"):
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  (until the end)
-        elif isinstance(stream, io.TextIOWrapper):
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  (until the end)
+        elif getattr(stream, "closed", False):  # Python's own objects leave the file itself open
+            setattr(sys, name, _opened(number, mode))
+        elif isinstance(stream, io.TextIOWrapper) and mode == "w":
             stream.reconfigure(errors="rocpy")
+
+
+def _opened(number: int, mode: str) -> TextIO:
+    """Return the file of a standard stream, or one that is empty where that was closed, too."""
+    try:
+        stream = open(number, mode, encoding="utf-8", errors="rocpy", closefd=False)  # noqa: SIM115
+    except OSError:
+        stream = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115
+    return cast(TextIO, stream)
 
 
 def _escape(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -51,10 +52,9 @@ def run(arguments: Arguments) -> int:
         variables = environment(tree, arguments.release, os.environ.get("LD_LIBRARY_PATH", ""))
         if arguments.report:
             variables["ROCPY_HOST_REPORT"] = str(report)
-        settings = [f"{name}={value}" for name, value in variables.items()]
         # What the program prints is no part of the document.
         stdout = sys.stderr if arguments.as_json else None
-        code = _run_program(["env", *settings, *command], stdout)
+        code = _run_program(command, variables, stdout)
         lines = report.read_text(encoding="utf-8") if report.exists() else ""
         calls = not_supported(lines)
     if lines and (users := variable("ROCPY_HOST_REPORT")):
@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
     return code
 
 
-def _run_program(command: Sequence[str], stdout: TextIO | None) -> int:
+def _run_program(command: Sequence[str], variables: Mapping[str, str], stdout: TextIO | None) -> int:
     """Run a program, to which the signals of this process are left, and return what it ended with."""
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -85,13 +85,27 @@ def _run_program(command: Sequence[str], stdout: TextIO | None) -> int:
     handled = [one for one in (*_OF_TERMINAL, *_PASSED_ON) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {number: signal.signal(number, pass_on) for number in handled}
     try:
-        started.append(subprocess.Popen(command, stdout=stdout))
+        started.append(_start(command, {**os.environ, **variables}, stdout))
         for number in early:
             started[0].send_signal(number)
         return _wait(started[0], handled)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _start(command: Sequence[str], environ: Mapping[str, str], stdout: TextIO | None) -> subprocess.Popen[bytes]:
+    try:
+        try:
+            return subprocess.Popen(command, stdout=stdout, env=environ)
+        except OSError as error:
+            script = shutil.which(command[0])
+            if error.errno != errno.ENOEXEC or script is None:
+                raise
+            # What does not say what runs it is the shell's, as it is for a shell.
+            return subprocess.Popen(["/bin/sh", script, *command[1:]], stdout=stdout, env=environ)
+    except OSError as error:
+        raise UsageError(f"rocpy run: cannot run {command[0]} ({error.strerror})") from None
 
 
 def _wait(program: subprocess.Popen[bytes], handled: Sequence[int]) -> int:

@@ -7,17 +7,20 @@ import datetime as dt
 import json
 import runpy
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rocpy._messages.modules import imported
 from rocpy.cli._application import Arguments, set_help, set_run
 from rocpy.cli._output import (
     EXIT_PROBLEM,
     UsageError,
     counted,
+    prepare_streams,
     print_json,
     print_table,
     progress,
@@ -105,7 +108,8 @@ def run(arguments: Arguments) -> int:
     """Measure problems and store the choices; a problem that could not be measured is exit code 1."""
     command = "rocpy tune run"
     if arguments.save_shapes is not None:
-        arguments.save_shapes = arguments.save_shapes.absolute()  # the program may change the folder
+        with suppress(OSError):  # in a folder that is gone no file can be written, which is told below
+            arguments.save_shapes = arguments.save_shapes.absolute()  # the program may change the folder
     with writable(arguments.save_shapes, command, "--save-shapes"), _database(arguments.database, command):
         return _run(arguments)
 
@@ -157,29 +161,49 @@ def _problems(source: Path, arguments: list[str], as_json: bool) -> tuple[Shapes
         return problems, _run_program(source, arguments, as_json)
 
 
+def _run_to_its_end(source: Path) -> None:
+    """Run a program as Python does, and wait for its threads, but for those that do not keep a process alive."""
+    others = set(threading.enumerate())
+    try:
+        runpy.run_path(str(source), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+    executors: Any = imported("concurrent.futures.thread")
+    if executors is not None:
+        executors._python_exit()  # Python's own handler: an executor's idle threads end when its work is done
+        executors._shutdown = False  # the process goes on
+    while threads := [one for one in threading.enumerate() if not one.daemon and one not in others]:
+        for thread in threads:
+            thread.join()
+
+
 def _run_program(source: Path, arguments: list[str], as_json: bool) -> int:
     """Run a program in this process and return its exit code; its exceptions are its own, as Python prints them."""
     before, sys.argv, path = sys.argv, [str(source), *arguments], sys.path[:]
-    stdout = sys.stdout
+    streams = sys.stdin, sys.stdout, sys.stderr
     if not sys.flags.safe_path:
         sys.path[0] = str(source.resolve().parent)  # as Python does for a program: modules beside it are found
     try:
         if as_json:
             sys.stdout = sys.stderr  # what the program prints is no part of the document
-        runpy.run_path(str(source), run_name="__main__")
+        _run_to_its_end(source)
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0
+        prepare_streams()
         warn(str(error.code))
         return 1
     except Exception as error:  # noqa: BLE001  (whatever the program raises)
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_globals["__name__"] in {__name__, "runpy"}:
             trace = trace.tb_next
+        prepare_streams()
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         return 1
     finally:
-        sys.argv, sys.stdout, sys.path[:] = before, stdout, path
+        (sys.stdin, sys.stdout, sys.stderr), sys.argv, sys.path[:] = streams, before, path
+        prepare_streams()
     return 0
 
 

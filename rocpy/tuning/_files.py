@@ -179,7 +179,10 @@ def file_system(path: Path, mounts: str | None = None) -> str:
             mounts = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         except OSError:
             return ""
-    resolved = os.path.realpath(path)
+    try:
+        resolved = os.path.realpath(path)
+    except OSError:  # a relative path, in a folder that is gone
+        return ""
     filesystem, longest = "", -1
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")

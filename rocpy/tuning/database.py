@@ -15,7 +15,7 @@ from typing import NoReturn
 from rocpy import platform
 from rocpy._messages.callers import warn
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError
 from rocpy.runtime import _disk_cache
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, check_record, is_network, try_read, try_write
 
@@ -31,7 +31,8 @@ class Database:
     ----------
     paths
         A file or folder, or several, the first of which is written. The default is ``ROCPY_TUNING_DB``, or one file in
-        the user's cache folder if that is unset. With an empty list the records are in memory only.
+        the user's cache folder if that is unset. With an empty list, and with ``ROCPY_TUNING_DB=:``, the records are
+        in memory only.
 
     Notes
     -----
@@ -232,12 +233,7 @@ def _absolute(path: Path) -> Path:
 def _default_paths() -> list[Path]:
     configured = platform.environment("ROCPY_TUNING_DB")
     if configured:
-        try:
-            return [_absolute(Path(part).expanduser()) for part in configured.split(os.pathsep) if part]
-        except RuntimeError as error:  # the home folder of a user that there is not
-            raise InvalidProblemError(
-                f"ROCPY_TUNING_DB: {configured!r}: {error}; name files or folders, or unset it"
-            ) from None
+        return [_absolute(Path(part).expanduser()) for part in configured.split(os.pathsep) if part]
     return [_disk_cache.user_folder() / FILE_NAME]
 
 

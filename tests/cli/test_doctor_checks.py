@@ -292,6 +292,8 @@ def test_values_that_a_variable_cannot_have_are_told(make):
         True,
     ]
     assert len(found) == 2
+    make.options["environ"] = {"ROCPY_TUNING_DB": "/any:~nobody-of-this-name/db"}
+    assert ["~nobody-of-this-name" in row["seen"] for row in make.problems()] == [True]
 
 
 @pytest.mark.parametrize("looped", ["a library", "lib", "the tree", "the kernels"])

@@ -35,6 +35,22 @@ def test_a_program_that_a_signal_ends(number, name):
     assert done.stderr.strip().endswith(f"was ended by {name}")
 
 
+@pytest.mark.parametrize("first", ["#!/bin/sh\n", ""])
+def test_a_program_with_an_equals_sign_is_no_variable(tmp_path, first):
+    program = tmp_path / "x=y.sh"
+    program.write_text(f"{first}echo $ROCPY_PLATFORM $@\n")
+    program.chmod(0o755)
+    assert rocpy("run", "--", "./x=y.sh", "echo", "two").stdout == "host echo two\n"
+
+
+def test_a_program_that_cannot_be_started_is_one_line(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    done = rocpy("run", "--", "./program", expect=2)
+    assert done.stderr == "rocpy run: cannot run ./program (No such file or directory)\n"
+
+
 @pytest.mark.parametrize("folder", ["plain", "my dir", "it's", 'a "quoted" $HOME `id` \\ & name', "*?[x]", "ünï"])
 def test_a_shell_can_source_the_variables_of_a_tree(tmp_path, folder):
     tree = tmp_path / folder

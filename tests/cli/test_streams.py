@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rocpy.cli._output import prepare_streams
+
 COMMANDS = [
     "--version",
     "--help",
@@ -68,6 +70,19 @@ def test_closed_and_unwritable_streams_leave_the_exit_code(line, code):
     done = shell(line)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_standard_streams_that_the_process_lacks_or_has_closed(monkeypatch, name, tmp_path):
+    with (tmp_path / "file").open("w") as closed:
+        pass
+    for absent in (None, closed):
+        monkeypatch.setattr(sys, name, absent)
+        prepare_streams()
+        with getattr(sys, name) as stream:
+            assert stream.readable() == (name == "stdin")
+            assert stream.writable() == (name != "stdin")
+            assert (absent is None) == (stream.name == os.devnull)
 
 
 @pytest.mark.parametrize("words", ["info", "info --json", "doctor -r 3", "rocm-tree tree", "run -- true", "bogüs"])

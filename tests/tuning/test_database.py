@@ -32,6 +32,23 @@ def test_what_is_stored_is_found_by_another_database(tmp_path):
     assert other.find("{}", record(1).key) is None
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_relative_file_in_a_folder_that_is_gone_is_memory_alone(tmp_path, monkeypatch, configured):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    monkeypatch.setenv("ROCPY_TUNING_DB", "t.sqlite3")
+    base = Database(None if configured else "t.sqlite3")
+    with pytest.warns(RocpyWarning, match="cannot be written"):
+        base.store(record(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        base.store(record(2))
+    assert len(base.records()) == 2
+    os.chdir(tmp_path)
+
+
 def test_nothing_is_made_by_looking(tmp_path):
     base = Database([tmp_path / "deep" / "t.sqlite3"])
     assert base.is_empty()

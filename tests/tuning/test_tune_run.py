@@ -2,6 +2,8 @@
 """`rocpy tune run` measures what a program computed, with its workspace limits, conjugates, scales and paths."""
 
 import os
+import sys
+from concurrent import futures
 
 import ml_dtypes
 import numpy as np
@@ -100,6 +102,39 @@ def test_a_program_fails_as_python_runs_it(run, capsys, tmp_path, failure, code,
     assert "runpy" not in text
     assert f"rocpy tune run: program.py exited with {code}; nothing was measured" in text
     assert not (tmp_path / "shapes.json").exists()
+
+
+WAITED_FOR = {
+    "thread": "threading.Thread(target=lambda: go.wait() and product()).start()",
+    "executor": "pool = futures.ThreadPoolExecutor(2)\npool.submit(lambda: go.wait() and product())",
+}
+
+
+@pytest.mark.parametrize("kind", WAITED_FOR)
+@pytest.mark.parametrize("end", ["", "raise SystemExit(0)"])
+def test_a_programs_threads_are_waited_for_as_python_does(run, kind, end):
+    program = f"""
+import threading, concurrent.futures as futures, numpy as np, rocpy
+def product():
+    rocpy.matmul(np.ones((9, 9)), np.ones((9, 9)))
+go = threading.Event()
+{WAITED_FOR[kind]}
+threading.Thread(target=go.wait, daemon=True).start()
+threading.Thread(target=go.set).start()
+{end}
+"""
+    assert run(program, "--save-shapes", "shapes.json") == 0
+    assert [problem.m for problem in Shapes.load("shapes.json")] == [9]
+    with futures.ThreadPoolExecutor(1) as pool:  # this process goes on
+        assert pool.submit(int).result() == 0
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_program_may_close_a_standard_stream(run, monkeypatch, name, tmp_path):
+    file = (tmp_path / "printed").open("w")
+    monkeypatch.setattr(sys, name, file)
+    assert run(f"import sys\nsys.{name}.close()\n") == 0
+    getattr(sys, name).close()
 
 
 def test_a_program_may_change_the_folder(run, tmp_path):
