@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _core, _search
-from rocpy._messages.callers import warn
-from rocpy.errors import LibraryError
+from rocpy.errors import LibraryError, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

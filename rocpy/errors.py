@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any, TypeVar
 
 from rocpy._signatures import public_names
@@ -286,6 +289,36 @@ class RocpyWarning(RuntimeWarning):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
+
+
+# Packages whose functions run between a caller and rocpy, or between two functions of rocpy: layers, managers, caches.
+_BETWEEN = frozenset({"contextlib", "functools", "jax", "numpy", "rocpy", "torch"})
+
+
+def warn(message: str) -> None:
+    """Warn at the innermost line that is not of rocpy: filters by module and "once for each line" are about callers.
+
+    Parameters
+    ----------
+    message
+        Text of the warning.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_between(frame):
+        frame = frame.f_back
+    namespace = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        RocpyWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=namespace.get("__name__") or "<unknown>",
+        registry=namespace.setdefault("__warningregistry__", {}),
+    )
+
+
+def _is_between(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN
 
 
 # (library, status) to class; every other status is a LibraryError, of RCCL an RcclError.

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from rocpy import _core, _json
 from rocpy._locks import hold_over_forks
-from rocpy._messages.callers import warn
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._signatures import public_names
 from rocpy._variables import fault_of_kernel_set, fault_of_variable, rows
-from rocpy.errors import InvalidProblemError, LibraryError
+from rocpy.errors import InvalidProblemError, LibraryError, warn
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
 if TYPE_CHECKING:
@@ -86,8 +85,12 @@ def rocpy_variables() -> dict[str, str]:
 def _check_variables() -> None:
     """Refuse a value that a variable cannot have: before the platform reads it, which would take the default."""
     for name in rows():
-        if fault := fault_of_variable(name, os.environ.get(name, "")):
-            raise InvalidProblemError(fault)
+        environment(name)
+
+
+def environment_with(variables: dict[str, str]) -> dict[str, str]:
+    """Return the environment of this process with other variables, for a program that it starts."""
+    return {**os.environ, **variables}
 
 
 def environment(name: str) -> str:
@@ -114,11 +117,9 @@ def environment(name: str) -> str:
     >>> rocpy.platform.environment("ROCPY_PLAN_CACHE")
     '1024'
     """
-    try:
-        default = rows()[name][0]
-    except KeyError:
-        raise InvalidProblemError(f"{name} is not a rocpy variable; the variables are {', '.join(rows())}") from None
-    value = os.environ.get(name) or default
+    if name not in rows():
+        raise InvalidProblemError(f"{name} is not a rocpy variable; the variables are {', '.join(rows())}")
+    value = os.environ.get(name) or rows()[name][0]
     if fault := fault_of_variable(name, value):
         raise InvalidProblemError(fault)
     return value

@@ -20,6 +20,7 @@ from rocpy.cli._output import UsageError, print_json, warn
 from rocpy.cli._parser import Parser, add_json
 from rocpy.cli.rocm_tree import SEPARATED, add_release, environment, lay_out, separator_in
 from rocpy.platform import environment as variable
+from rocpy.platform import environment_with
 
 # A terminal sends these to the program, too: the kernel does, with a positive si_code, other than a process's kill.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -85,7 +86,7 @@ def _run_program(command: Sequence[str], variables: Mapping[str, str], stdout: T
     handled = [one for one in (*_OF_TERMINAL, *_PASSED_ON) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {number: signal.signal(number, pass_on) for number in handled}
     try:
-        started.append(_start(command, {**os.environ, **variables}, stdout))
+        started.append(_start(command, environment_with(variables), stdout))
         for number in early:
             started[0].send_signal(number)
         return _wait(started[0], handled)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocpy._locks import file_lock
-from rocpy._messages.callers import warn
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, warn
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,7 +14,6 @@ from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import hold_over_forks
-from rocpy._messages.callers import warn
 from rocpy._messages.log import info
 from rocpy._messages.modules import imported
 from rocpy.blaslt.arrays.copies import contiguous
@@ -33,6 +32,7 @@ from rocpy.errors import (
     InvalidProblemError,
     RocpyError,
     UnsupportedError,
+    warn,
 )
 from rocpy.runtime.handles.stream_handle import hold_stream
 from rocpy.tuning import _race

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rocpy import platform
-from rocpy._messages.callers import warn
 from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model.planned_product import PlannedProduct
 from rocpy.blaslt.model.tuning_report import Trial
 from rocpy.blaslt.selection import library as _library
-from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, UnsupportedError
+from rocpy.errors import InvalidOperandError, LibraryError, RocpyError, UnsupportedError, warn
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 from rocpy.tuning._retrial import Retrial

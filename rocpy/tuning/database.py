@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from rocpy import platform
-from rocpy._messages.callers import warn
 from rocpy._messages.pickling import refuse_pickling
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, warn
 from rocpy.runtime import _disk_cache
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, check_record, is_network, try_read, try_write
 

@@ -11,11 +11,10 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight, records_of_tensors
 
 from rocpy._locks import reentrant_lock
-from rocpy._messages.callers import warn
 from rocpy._messages.text import plain_text
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy._signatures import signature_like
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, UnsupportedError, warn
 
 
 def sources_may_have_changed():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocpy import _core, _json
 from rocpy._locks import file_lock, hold_over_forks
-from rocpy._messages.callers import warn
+from rocpy.errors import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from rocpy._integers import integer_of
-from rocpy._messages.callers import warn
 from rocpy.compat.nvmath import _arrays, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._block_results import quantized
@@ -27,7 +26,7 @@ from rocpy.compat.nvmath._enums import MatmulEpilog
 from rocpy.compat.nvmath._errors import MatmulStateError, ReleasedError
 from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import factor, specify
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidProblemError, warn
 
 __all__ = ["Matmul", "matmul"]
 

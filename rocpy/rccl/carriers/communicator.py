@@ -13,7 +13,6 @@ from typing import Any, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, ove
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy._messages.callers import warn
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import (
@@ -24,6 +23,7 @@ from rocpy.errors import (
     RcclError,
     RcclSystemError,
     UnsupportedError,
+    warn,
 )
 from rocpy.rccl.carriers.carrier import Carrier
 from rocpy.rccl.carriers.combining import combine

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed
 
-from rocpy._messages.callers import warn
-from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, UnsupportedError, warn
 from rocpy.rccl import Communicator
 from rocpy.torch.process_group import calls
 from rocpy.torch.process_group.callbacks import await_callbacks
