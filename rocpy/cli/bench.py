@@ -42,6 +42,7 @@ NAMES = (
 )
 OTHERS = ("counts", "goals")  # scripts of that name, which time nothing
 TIMING = ("threads", "seconds", "isa")
+MOST_THREADS = 4096  # more than a machine has
 UNUSED = {  # options that have no effect with another
     "--list": (*TIMING, "output", "plot", "html", "compare"),
     "--compare": (*TIMING, "quick", "only", "output", "plot"),
@@ -66,7 +67,7 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=number_from(int, 1),
+        type=number_from(int, 1, MOST_THREADS),
         action="append",
         metavar="N",
         help="number of threads; may be given more than once",
@@ -161,9 +162,10 @@ def _groups(names: Sequence[str], arguments: Arguments) -> dict[str, list[str]] 
             groups[name] = [line for line in file.read().splitlines() if arguments.only in line]
     chosen = {name: lines for name, lines in groups.items() if lines}
     if not chosen:
+        quick = " --quick" if arguments.quick else ""
         raise UsageError(
             f"rocpy bench: no group's name contains {arguments.only!r}; "
-            f"`rocpy bench {arguments.name} --list` shows the names"
+            f"`rocpy bench {arguments.name}{quick} --list` shows the names"
         )
     return chosen
 

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 from . import oracles
 from .oracles import Expected
@@ -242,9 +242,29 @@ def compare(
 ) -> Comparison:
     """Compare one output with its oracle, element by element; NaN and infinities must be where the oracle has them.
 
-    A bound that is not finite allows no error.
+    Arrays may be of numpy, tensors of torch or Buffers. A bound that is not finite allows no error.
+
+    Raises
+    ------
+    InvalidOperandError
+        If one of the arrays has no numbers.
+    InvalidProblemError
+        If the bound's shape does not broadcast to that of the oracle.
     """
-    return _compare(np.asarray(actual), np.asarray(expected), np.asarray(bound, dtype=np.float64), name)
+    from .runner import to_numpy  # which compares by this module
+
+    arrays = {"actual": to_numpy(actual), "expected": to_numpy(expected), "bound": to_numpy(bound)}
+    for argument, array in arrays.items():
+        if array.dtype.kind in "OSUMm":
+            raise InvalidOperandError(f"{argument}: got an array of {array.dtype}, expected numbers")
+    shape, limits = arrays["expected"].shape, arrays["bound"].astype(np.float64)
+    try:
+        np.broadcast_to(limits, shape)
+    except ValueError:
+        raise InvalidProblemError(
+            f"bound: got shape {limits.shape}, expected the oracle's, {shape}, or one that broadcasts to it"
+        ) from None
+    return _compare(arrays["actual"], arrays["expected"], limits, name)
 
 
 def _compare(actual: Array, expected: Array, bound: Array, name: str) -> Comparison:

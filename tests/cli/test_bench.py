@@ -82,7 +82,13 @@ def test_a_group_that_does_not_exist_is_one_line(run, name):
     code, err = run(name, "--only", "zzz", "--list")
     assert (code, len(err.splitlines())) == (2, 1)
     assert run(name, "--only", "zzz") == (code, err)
-    assert "--list` shows the names" in err
+    assert f"`rocpy bench {name} --list` shows the names" in err
+    assert f"`rocpy bench {name} --quick --list` shows the names" in run(name, "--only", "zzz", "--quick")[1]
+
+
+def test_a_number_of_threads_that_no_machine_has_is_one_line(run):
+    code, err = run("threads", "--threads", "5000")
+    assert (code, "5000 is not a whole number from 1 to 4096" in err) == (2, True)
 
 
 def test_nothing_is_left_of_a_group_that_does_not_exist(run, tmp_path):

@@ -64,6 +64,29 @@ def test_lists_are_compared():
     assert not outcome([1.0, 2.0], [1.0, 2.5], [0.5, 0.1])
 
 
+@pytest.mark.parametrize(
+    ("actual", "bound", "error", "match"),
+    [
+        (np.zeros(3), np.zeros((2, 3)), rocpy.InvalidProblemError, r"bound: got shape \(2, 3\)"),
+        (np.zeros(3), np.zeros(2), rocpy.InvalidProblemError, r"bound: got shape \(2,\)"),
+        (["a"], 0.0, rocpy.InvalidOperandError, "actual: got an array of <U1"),
+        (None, 0.0, rocpy.InvalidOperandError, "actual: got an array of object"),
+        ([1.0], None, rocpy.InvalidOperandError, "bound: got an array of object"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(actual, bound, error, match):
+    with pytest.raises(error, match=match):
+        testing.compare(actual, actual, bound)
+
+
+@pytest.mark.torch
+def test_tensors_are_compared():
+    torch = pytest.importorskip("torch")
+    result = torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
+    assert outcome(result, torch.ones(3), torch.zeros(3))
+    assert not outcome(result, np.full(3, 1.5), torch.full((3,), 0.25, requires_grad=True))
+
+
 @pytest.mark.parametrize("field", ["alpha", "beta", "scale_d", "alpha_imaginary"])
 def test_cases_of_other_numbers_have_other_names(field):
     numbers = [2.0, 2.00000001, 1e-300, 0.1 + 0.2, 0.3, 123456789.0, 123456788.0, INFINITY, NAN]
