@@ -231,6 +231,11 @@ def _hip_conflict() -> str | None:
     return None if same else file
 
 
+# Files of which hip-python holds one, by the stem of a library about which a choice was refused. It holds it for good,
+# while the file that was refused is mapped before the next choice.
+_refused: dict[str, set[str]] = {}
+
+
 def _other_conflict(stem: str, module_name: str, symbol: str, chosen: str, mapped_before: Sequence[str]) -> str | None:
     """Return the file of a library that hip-python opened before rocpy chose, if it is not the chosen one.
 
@@ -244,9 +249,10 @@ def _other_conflict(stem: str, module_name: str, symbol: str, chosen: str, mappe
         opened = _has_library(module, symbol)
     if not opened or stem in asked:
         return None
-    before = {os.path.realpath(path) for path in mapped_before}
+    before = _refused[stem] if stem in _refused else {os.path.realpath(path) for path in mapped_before}
     if os.path.realpath(chosen) in before:
         return None
+    _refused[stem] = before
     return next(iter(sorted(before)), "a file that is no longer there")
 
 

@@ -182,12 +182,13 @@ def test_hipblaslt_alone_used_before_on_another_tree(machine):
     lib = tree(machine.folder / "mine/lib", label="mine")
     machine.environment["ROCM_PATH"] = str(lib.parent)
     found = machine.run(
-        "result['error'] = failure(facts)",
+        "result['error'] = failure(facts)\nresult['again'] = failure(facts)",
         early="from rocm.bindings import hipblaslt\nresult['opened'] = hipblaslt.has_symbol('hipblasLtCreate')",
     )
     assert found["error"]["type"] == "LibraryError"
     assert str(lib / "libhipblaslt.so") in found["error"]["text"]
     assert found["error"]["carries"]["library"] == "hipblaslt"
+    assert found["again"] == found["error"]
 
 
 def test_a_search_that_failed_before_is_reported(machine):
