@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
     return code
 
 
-def _run_program(command: Sequence[str], variables: Mapping[str, str], stdout: TextIO | None) -> int:
+def _run_program(command: Sequence[str], variables: dict[str, str], stdout: TextIO | None) -> int:
     """Run a program, to which the signals of this process are left, and return what it ended with."""
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []

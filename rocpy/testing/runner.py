@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rocpy import platform
-from rocpy._messages.modules import imported, is_tensor
+from rocpy._messages.modules import imported
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.dtypes import DTYPES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer
 
+from .arrays import dtype_of, to_numpy
 from .cases import LAYOUTS, Case
 from .oracles import Expected, Oracle, evaluate, lookup
 from .tolerance import FORMATS, Comparison, bounds, compare
@@ -31,11 +31,6 @@ _CHOICES = {
     "data": ("normal", "integers"),
     "scale": ("", "scalar", "vector", "batch", "block32"),
 }
-
-
-def dtype_of(name: str) -> np.dtype:
-    """Return the numpy dtype of a dtype's name, ml_dtypes' included."""
-    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
 
 
 def check_case(case: Case) -> Oracle:
@@ -218,21 +213,6 @@ class DeviceArray:
             # ml_dtypes' types have no code in the interface, and numpy knows them by name.
             "typestr": array.dtype.name if array.dtype.isbuiltin == 2 else array.dtype.str,
         }
-
-
-def to_numpy(result: Any) -> Array:
-    """Return a numpy array with the values of a result: a numpy array, a torch tensor or a Buffer."""
-    if isinstance(result, Buffer):
-        return result.to_numpy()
-    if is_tensor(result):
-        torch = sys.modules["torch"]
-        result = result.detach().cpu()
-        name = str(result.dtype).removeprefix("torch.")
-        if hasattr(ml_dtypes, name):
-            same = torch.int16 if result.element_size() == 2 else torch.uint8
-            return result.contiguous().view(same).numpy().view(dtype_of(name))
-        return result.numpy()
-    return np.asarray(result)
 
 
 PROVIDERS: dict[str, Callable[[Array], Any]] = {

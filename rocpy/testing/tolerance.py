@@ -50,6 +50,7 @@ import numpy.typing as npt
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 from . import oracles
+from .arrays import to_numpy
 from .oracles import Expected
 
 Array = np.ndarray
@@ -251,8 +252,6 @@ def compare(
     InvalidProblemError
         If the bound's shape does not broadcast to that of the oracle.
     """
-    from .runner import to_numpy  # which compares by this module
-
     arrays = {"actual": to_numpy(actual), "expected": to_numpy(expected), "bound": to_numpy(bound)}
     for argument, array in arrays.items():
         if array.dtype.kind in "OSUMm":
