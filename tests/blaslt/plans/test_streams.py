@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 
@@ -239,3 +240,27 @@ def test_a_stream_of_another_device_than_the_operands_is_refused(given):
                 rocpy.InvalidOperandError, match="stream: it belongs to device 3, and the operands are on device 2"
             ):
                 call(a, a, stream=stream if given == "Stream" else stream.handle)
+
+
+@pytest.mark.skipif(
+    not rocpy.platform.current().host_memory,
+    reason="operands in CPU memory, which are copied, are refused in a capture",
+)
+@pytest.mark.parametrize("form", ["matmul", "execute", "weight", "groups"])
+def test_a_product_on_the_null_stream_names_the_capture_that_it_invalidates(form, capfd):
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((5, 3), np.float32), random.standard_normal((3, 4), np.float32)
+    with rocpy.Stream() as blocking, rocpy.Matmul(a, b) as mm, rocpy.Weight(b) as weight:
+        call = {
+            "matmul": lambda: rocpy.matmul(a, b),
+            "execute": mm.execute,
+            "weight": lambda: rocpy.matmul(a, weight),
+            "groups": lambda: rocpy.grouped_matmul([a], [b]),
+        }[form]
+        with contextlib.suppress(rocpy.LibraryError), blocking.capture():
+            rocpy.matmul(a, b, stream=blocking)
+            with pytest.raises(rocpy.LibraryError, match="nonblocking=True") as refused:
+                call()
+        assert (refused.value.library, refused.value.status_name) == ("hip", "hipErrorStreamCaptureImplicit")
+        np.testing.assert_allclose(rocpy.matmul(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    assert capfd.readouterr().err == ""
