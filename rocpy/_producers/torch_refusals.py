@@ -78,7 +78,9 @@ def refuse_layout(array: Any, name: str) -> None:
     elif array.layout is not sys.modules["torch"].strided:
         seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"
     elif array.is_quantized:
-        seen, do = f"a quantized tensor ({array.dtype})", "pass its .dequantize() or .int_repr()"
+        # Products take those integers of 8 bits that have a sign.
+        integers = " or .int_repr()" if array.dtype == sys.modules["torch"].qint8 else ""
+        seen, do = f"a quantized tensor ({array.dtype})", f"pass its .dequantize(){integers}"
     else:
         return
     raise InvalidOperandError(f"{name}: got {seen}, expected a tensor with dense memory; {do}")

@@ -54,7 +54,7 @@ def _advice(x: Any, name: str) -> str:
     if isinstance(x, jax.Ref):
         return f"pass {name}[...]"
     if isinstance(x, (bool, int, float, complex, np.generic)):
-        return "multiply by alpha= instead"
+        return "multiply by it with *"
     if isinstance(x, jax.ShapeDtypeStruct):
         return "it has no values; pass it to jax.eval_shape, jax.jit(...).lower or jax.export, which trace a call"
     advised = _array_of(x, name)
@@ -110,7 +110,10 @@ def _scale(x: Any, name: str) -> float | None:
     if x is None:
         return None
     number = _number(x, name)
-    check_scale_number(name, x.item() if hasattr(x, "item") else x)
+    value = x.item() if hasattr(x, "item") else x
+    if isinstance(value, bool):
+        raise InvalidOperandError(f"{name}: got {value}, expected a real number")
+    check_scale_number(name, value)
     return number
 
 

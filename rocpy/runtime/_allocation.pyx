@@ -3,6 +3,7 @@
 
 import warnings
 
+from rocpy._messages.choices import is_choice, shown
 from rocpy.errors import InvalidProblemError, RocpyWarning
 
 cimport abi
@@ -24,8 +25,8 @@ cdef Allocation allocate(size_t nbytes, int device, object location):
     cdef Allocation memory = Allocation.__new__(Allocation)
     cdef int previous
     cdef abi.hipStreamCaptureMode mode
-    if location not in LOCATIONS:
-        raise InvalidProblemError(f"location: got {location!r}, expected one of {', '.join(LOCATIONS)}")
+    if not is_choice(location, LOCATIONS):
+        raise InvalidProblemError(f"location: got {shown(location)}, expected one of {', '.join(LOCATIONS)}")
     previous = _device.enter(device)
     mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
     try:

@@ -75,7 +75,9 @@ cdef int fill_extents(object shape, int64_t* extents) except -1:
     for i, extent in enumerate(sizes):
         try:
             extents[i] = extent_of(extent)
-        except (TypeError, ValueError, OverflowError):
+        except OverflowError:
+            raise InvalidProblemError(f"shape: got an extent of {operator.index(extent).bit_length()} bits, more than any memory") from None
+        except (TypeError, ValueError):
             raise InvalidProblemError(
                 f"shape: {shape!r} is not a shape; pass an extent or a sequence of extents, such as (2, 3)"
             ) from None
@@ -87,8 +89,10 @@ cdef int64_t extent_of(object extent) except -1:
     if isinstance(extent, (bool, numpy.bool_)) or getattr(extent, "ndim", 0):
         raise TypeError
     number = operator.index(extent)
-    if not 0 <= number < 1 << 62:
+    if number < 0:
         raise ValueError
+    if number >= 1 << 62:
+        raise OverflowError
     return number
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Event: a mark in a stream, to wait for and to measure time between."""
 
+from rocpy._messages.choices import truth_value
 from rocpy._signatures import signature_like
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cimport abi
 cimport cython
@@ -51,10 +52,10 @@ cdef class Event(Owner):
     @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, *, timing=True, device=None):
         self.device_index = _device.index_of(device)
-        self.timing = timing
+        self.timing = truth_value("timing", timing)
         cdef int previous = _device.enter(self.device_index)
         try:
-            abi.hipEventCreateWithFlags(&self.c_event, abi.hipEventDefault if timing else abi.hipEventDisableTiming)
+            abi.hipEventCreateWithFlags(&self.c_event, abi.hipEventDefault if self.timing else abi.hipEventDisableTiming)
         finally:
             _device.leave(previous)
         self.opened()
@@ -95,7 +96,7 @@ cdef class Event(Owner):
         release_finished()
         return True
 
-    def elapsed_ms(self, Event later not None):
+    def elapsed_ms(self, later):
         """Milliseconds from this event to a later one (hipEventElapsedTime).
 
         Parameters
@@ -110,6 +111,8 @@ cdef class Event(Owner):
 
         Raises
         ------
+        InvalidOperandError
+            ``later`` is no event.
         InvalidProblemError
             One of the events does not record the time, was never recorded outside of a capture, or is of another device.
         LibraryError
@@ -117,16 +120,17 @@ cdef class Event(Owner):
         """
         cdef float elapsed = 0
         cdef int code
+        cdef Event stop = event_of(later, "later")
         self.check()
-        later.check()
-        if not self.timing or not later.timing:
+        stop.check()
+        if not self.timing or not stop.timing:
             raise InvalidProblemError("elapsed_ms: both events must record times; create them with timing=True")
-        if self.device_index != later.device_index:
+        if self.device_index != stop.device_index:
             raise InvalidProblemError(
-                f"later: is an event of device {later.device_index}, and the earlier one of device {self.device_index}; times of two "
+                f"later: is an event of device {stop.device_index}, and the earlier one of device {self.device_index}; times of two "
                 "devices cannot be compared"
             )
-        code = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
+        code = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, stop.c_event)
         if code == INVALID_HANDLE:
             # HIP's word for an event without a time, which one in a capture has not either; asked of one event, it tells which.
             is_recorded = <int>abi.slot_hipEventElapsedTime(&elapsed, self.c_event, self.c_event) != INVALID_HANDLE
@@ -142,3 +146,16 @@ cdef class Event(Owner):
     def __repr__(self):
         state = "closed" if self.closed else f"handle={<size_t>self.c_event:#x}"
         return f"rocpy.Event(timing={bool(self.timing)}, {state})"
+
+
+cdef Event event_of(object event, str name):
+    """Return an argument that is an event.
+
+    Raises
+    ------
+    InvalidOperandError
+        It is none.
+    """
+    if not isinstance(event, Event):
+        raise InvalidOperandError(f"{name}: got {type(event).__name__}, expected a rocpy.Event")
+    return event

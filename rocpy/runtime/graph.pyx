@@ -4,6 +4,7 @@
 import warnings
 from threading import get_ident
 
+from rocpy._messages.choices import is_choice, shown
 from rocpy._signatures import signature_like
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, RocpyWarning
 from rocpy.runtime._foreign import count_writes
@@ -77,8 +78,8 @@ cdef class Graph(Owner):
     def __init__(self, stream, mode="thread_local"):
         if not isinstance(stream, StreamHandle):
             raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected a rocpy.Stream")
-        if mode not in _MODES:
-            raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
+        if not is_choice(mode, _MODES):
+            raise InvalidProblemError(f"mode: got {shown(mode)}, expected one of {', '.join(_MODES)}")
         self.stream = stream
         self.stream.check()
         self.device_index = self.stream.device_index
@@ -88,7 +89,7 @@ cdef class Graph(Owner):
     cdef int check(self) except -1:
         Owner.check(self)
         if self.c_exec == NULL:
-            raise RocpyError("this Graph has captured nothing yet; use `with stream.capture() as graph:` and launch it after the block")
+            raise InvalidProblemError("this Graph has captured nothing yet; use `with stream.capture() as graph:` and launch it after the block")
         return 0
 
     def __enter__(self):
@@ -96,7 +97,7 @@ cdef class Graph(Owner):
         cdef abi.hipStreamCaptureStatus state
         Owner.check(self)
         if self.capturing or self.c_exec != NULL:
-            raise RocpyError("this Graph has been captured; ask the stream for another one with stream.capture()")
+            raise InvalidProblemError("this Graph has been captured; ask the stream for another one with stream.capture()")
         self.stream.check()
         capturing.before = mark_stream(self.stream.c_stream, self.stream.device_index)
         abi.hipStreamBeginCapture(self.stream.c_stream, <abi.hipStreamCaptureMode>self.mode)
@@ -237,7 +238,7 @@ cdef class Graph(Owner):
     def close(self):
         """Release the graph. Launches that were queued still run; calling it again has no effect."""
         if self.capturing:
-            raise RocpyError("this Graph is being captured; exit its with block first")
+            raise InvalidProblemError("this Graph is being captured; exit its with block first")
         self.let_go()
 
     cdef int give_back(self) except -1:

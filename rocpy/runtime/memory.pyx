@@ -26,7 +26,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
 from rocpy.runtime._capture cimport Capturing, capture_of
 from rocpy.runtime._extents cimport fill_extents, numpy_dtype, size_of, type_of
-from rocpy.runtime.handles.call_stream cimport await_handle, note_write, refuse_captured_copy
+from rocpy.runtime.handles.call_stream cimport await_handle, note_write, refuse_captured_wait
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
 from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
@@ -350,7 +350,7 @@ cdef class Buffer:
         cdef size_t bytes = self.nbytes
         if stream is not None:
             handle_of(stream, &c_stream, &use)
-            refuse_captured_copy(c_stream)
+            refuse_captured_wait(c_stream, "copies of a Buffer wait for their stream", "make the copy outside of the capture")
         if bytes == 0:
             return 0
         cdef int previous = _device.enter(self.device_index)

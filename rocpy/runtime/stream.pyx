@@ -2,6 +2,7 @@
 """Stream: a queue of work on a device."""
 
 from rocpy._integers import integer_of
+from rocpy._messages.choices import truth_value
 from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError
 from rocpy.runtime.graph import Graph
@@ -12,11 +13,13 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.event cimport Event
+from rocpy.runtime.event cimport Event, event_of
+from rocpy.runtime.handles.call_stream cimport refuse_captured_wait
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
 from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, end_use, handle_of, own_stream
 
 cdef int NOT_READY = 600  # hipErrorNotReady
+cdef str _AFTER_CAPTURE = "call it outside of the capture"
 
 
 cdef class Stream(StreamHandle):
@@ -66,6 +69,7 @@ cdef class Stream(StreamHandle):
         cdef object wanted = integer_of(priority)
         if wanted is None:
             raise InvalidProblemError(f"priority: got {priority!r}, expected an integer")
+        nonblocking = truth_value("nonblocking", nonblocking)
         wanted = min(max(wanted, -(1 << 31)), (1 << 31) - 1)  # HIP clamps further
         self.device_index = _device.index_of(device)
         cdef _core.Status status
@@ -90,10 +94,17 @@ cdef class Stream(StreamHandle):
         return 0
 
     def synchronize(self):
-        """Wait until all work queued so far has finished (hipStreamSynchronize), and release the objects that it kept alive."""
+        """Wait until all work queued so far has finished (hipStreamSynchronize), and release the objects that it kept alive.
+
+        Raises
+        ------
+        UnsupportedError
+            The stream is being captured: nothing runs meanwhile.
+        """
         cdef hipStream_t c_stream = self.c_stream
         cdef StreamUse use
         self.check()
+        refuse_captured_wait(c_stream, "synchronize waits for it", _AFTER_CAPTURE)
         use = self.use  # no-cython-lint: it keeps the stream
         with nogil:
             abi.hipStreamSynchronize(c_stream)
@@ -101,8 +112,9 @@ cdef class Stream(StreamHandle):
 
     @property
     def done(self):
-        """Whether all work queued so far has finished (hipStreamQuery)."""
+        """Whether all work queued so far has finished (hipStreamQuery); refused while the stream is captured."""
         self.check()
+        refuse_captured_wait(self.c_stream, "done asks what has run", _AFTER_CAPTURE)
         if abi.slot_hipStreamQuery(self.c_stream) == NOT_READY:
             abi.slot_hipGetLastError()
             return False
@@ -110,19 +122,25 @@ cdef class Stream(StreamHandle):
         release_finished()
         return True
 
-    def wait(self, Event event not None):
+    def wait(self, event):
         """Make later work of this stream wait for an event (hipStreamWaitEvent); the host does not wait.
 
         Parameters
         ----------
         event : Event
             An event, recorded on any stream.
-        """
-        self.check()
-        event.check()
-        abi.hipStreamWaitEvent(self.c_stream, event.c_event, 0)
 
-    def record(self, Event event=None):
+        Raises
+        ------
+        InvalidOperandError
+            It is no event.
+        """
+        cdef Event awaited = event_of(event, "event")
+        self.check()
+        awaited.check()
+        abi.hipStreamWaitEvent(self.c_stream, awaited.c_event, 0)
+
+    def record(self, event=None):
         """Record an event after the work queued so far (hipEventRecord).
 
         Parameters
@@ -137,21 +155,26 @@ cdef class Stream(StreamHandle):
 
         Raises
         ------
+        InvalidOperandError
+            It is no event.
         InvalidProblemError
             The event is of another device.
         """
+        cdef Event recorded
         self.check()
         if event is None:
-            event = Event(timing=False, device=self.device_index)
+            recorded = Event(timing=False, device=self.device_index)
             self.check()  # the above may have let another thread close it
-        event.check()
-        if event.device_index != self.device_index:
+        else:
+            recorded = event_of(event, "event")
+        recorded.check()
+        if recorded.device_index != self.device_index:
             raise InvalidProblemError(
-                f"event: is of device {event.device_index}, and the stream of device {self.device_index}; create it with "
+                f"event: is of device {recorded.device_index}, and the stream of device {self.device_index}; create it with "
                 f"Event(device={self.device_index})"
             )
-        abi.hipEventRecord(event.c_event, self.c_stream)
-        return event
+        abi.hipEventRecord(recorded.c_event, self.c_stream)
+        return recorded
 
     def capture(self, mode="thread_local"):
         """Return a graph that captures the work submitted to this stream inside a ``with`` block (hipStreamBeginCapture).

@@ -376,7 +376,7 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
     -------
     tuple of Case
     """
-    if tier not in TIERS:
+    if not isinstance(tier, str) or tier not in TIERS:  # an array is compared element by element
         raise _invalid(f"tier: got {tier!r}, expected {', '.join(map(repr, TIERS))}", tier, TIERS)
     return _cases(tier)
 
@@ -434,9 +434,10 @@ def _name_of_dtype(value: object) -> str:
 
 def to_json(selection: Iterable[Case]) -> str:
     """Return a JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
-    if not hasattr(type(selection), "__iter__"):
-        raise _not_cases(selection)
-    selection = tuple(selection)
+    try:
+        selection = tuple(selection)
+    except TypeError:
+        raise _not_cases(selection) from None
     for case in selection:
         if not isinstance(case, Case):
             raise _not_cases(case)

@@ -305,6 +305,17 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple
     return reading.reshape(reading.shape[-1]) if len(shape) == 1 and reading.ndim == 2 else reading
 
 
+def _scaled(operand: Array, scale: Array | float, side: int, batch: tuple[int, ...]) -> Array:
+    """Return an operand with its scales applied; those that do not fit it are refused."""
+    try:
+        product: Array = operand * spread(scale, operand.shape, side, batch)
+    except (TypeError, ValueError) as error:
+        raise InvalidProblemError(
+            f"scale_{'ab'[side]}: does not fit the operand of shape {operand.shape}: {error}"
+        ) from None
+    return product
+
+
 def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:
     # Of a result of two axes or more: (M, 1) is a bias per row; everything else has N last and gets a row axis of one.
     # With N = 1 a shape that is both stands for one bias for each batch entry.
@@ -375,12 +386,15 @@ def evaluate(
     wide = np.complex128 if kind == "complex" else np.float64
     a, b = (np.asarray(x).astype(wide) for x in (a, b))
     scaled = scale_a is not None or scale_b is not None
+    try:
+        shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
+    except ValueError:
+        raise InvalidProblemError(f"a and b: shapes {a.shape} and {b.shape}, of which there is no product") from None
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if scale_a is not None:
-        a = a * spread(scale_a, a.shape, 0, batch)
+        a = _scaled(a, scale_a, 0, batch)
     if scale_b is not None:
-        b = b * spread(scale_b, b.shape, 1, batch)
-    shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
+        b = _scaled(b, scale_b, 1, batch)
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
     m, k = a2.shape[-2:]

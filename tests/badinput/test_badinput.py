@@ -35,7 +35,12 @@ WRONG_SHAPES = {
     "inner extents": ((A, A), {}, rocpy.InvalidProblemError, ("a", "b", "(4, 5)", "must be equal")),
     "inner extents that a transposition would fit": ((A, B.T), {}, rocpy.InvalidProblemError, ("b.T",)),
     "scalar a": ((np.float32(2), B), {}, (rocpy.InvalidProblemError, rocpy.InvalidOperandError), ("a",)),
-    "0-d a": ((np.array(2, dtype=np.float32), B), {}, rocpy.InvalidProblemError, ("a: got a scalar", "alpha=")),
+    "0-d a": (
+        (np.array(2, dtype=np.float32), B),
+        {},
+        rocpy.InvalidProblemError,
+        ("a: got a scalar", "multiply by it with *"),
+    ),
     "0-d b": ((A, np.array(2, dtype=np.float32)), {}, rocpy.InvalidProblemError, ("b: got a scalar",)),
     "batch axes": (
         (np.ones((2, 4, 5), dtype=np.float32), np.ones((3, 5, 6), dtype=np.float32)),

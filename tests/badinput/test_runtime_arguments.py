@@ -10,7 +10,7 @@ import rocpy
 from rocpy.runtime.kernels.arguments import pack
 
 
-@pytest.mark.parametrize("location", [3, None, [], "Device"])
+@pytest.mark.parametrize("location", [3, None, [], "Device", np.ones(2)])
 def test_a_location(location):
     with pytest.raises(rocpy.InvalidProblemError, match="^location: got .*expected one of device, host, managed"):
         rocpy.Buffer(4, location=location)
@@ -109,3 +109,60 @@ def test_dlpack_devices_of_the_host_platform():
         for other in ((10, 0), (2, 1), (1, 1)):
             with pytest.raises(BufferError, match="DLPack device"):
                 buffer.__dlpack__(dl_device=other)
+
+
+SWITCHES = {
+    "amax": lambda x: rocpy.matmul(np.ones((2, 2)), np.ones((2, 2)), amax=x),
+    "timing": lambda x: rocpy.Event(timing=x),
+    "nonblocking": lambda x: rocpy.Stream(nonblocking=x),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_an_array_is_no_switch(name):
+    with pytest.raises(rocpy.InvalidOperandError, match=f"^{name}: got ndarray, expected True or False$"):
+        SWITCHES[name](np.ones(2))
+
+
+def test_an_array_is_no_mode_of_a_capture():
+    with (
+        rocpy.Stream() as stream,
+        pytest.raises(rocpy.InvalidProblemError, match="^mode: got ndarray, expected one of"),
+    ):
+        stream.capture(mode=np.ones(2))
+
+
+def test_an_extent_beyond_any_memory():
+    with pytest.raises(rocpy.InvalidProblemError, match="^shape: got an extent of 63 bits, more than any memory$"):
+        rocpy.Buffer(2**62)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shown"),
+    [
+        (2**63, "algorithm 9223372036854775808 is"),
+        (10**400, "algorithm of 1329 bits is"),
+        ("\ud800", r"'\\ud800' is not"),
+    ],
+)
+def test_absurd_algorithms_can_be_printed(algorithm, shown):
+    with pytest.raises(rocpy.InvalidProblemError, match=shown) as refused:
+        rocpy.matmul(np.ones((2, 2)), np.ones((2, 2)), algorithm=algorithm)
+    str(refused.value).encode()
+
+
+def test_what_is_no_event():
+    with rocpy.Stream() as stream, rocpy.Event() as event:
+        for call in (stream.record, stream.wait, event.elapsed_ms):
+            with pytest.raises(rocpy.InvalidOperandError, match="^(event|later): got int, expected a rocpy.Event$"):
+                call(3)
+
+
+def test_a_graph_says_what_state_it_is_in():
+    graph = rocpy.Stream(nonblocking=True).capture()
+    with pytest.raises(rocpy.InvalidProblemError, match="has captured nothing yet"):
+        graph.launch()
+    with graph, pytest.raises(rocpy.InvalidProblemError, match="is being captured"):
+        graph.close()
+    with pytest.raises(rocpy.InvalidProblemError, match="has been captured"):
+        graph.__enter__()

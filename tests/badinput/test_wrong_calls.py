@@ -54,7 +54,12 @@ EPILOGUES = [
     ("matmul(A, B, epilogue='elu')", InvalidProblemError, "no epilogue 'elu'; names"),
     ("matmul(A, B, epilogue='softmax')", InvalidProblemError, "no epilogue 'softmax'", "names: default, bias"),
     ("matmul(A, B, epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
-    ("matmul(A, B, epilogue=np.tanh)", InvalidProblemError, "tanh is a plain function", "@rocpy.epilogue"),
+    (
+        "matmul(A, B, epilogue=np.tanh)",
+        InvalidProblemError,
+        "tanh is a plain function",
+        "pass rocpy.epilogue(lambda x: tanh(x))",
+    ),
     ("explain(A, B, epilogue=max)", InvalidProblemError, "max is a plain function", "@rocpy.epilogue"),
     ("rocpy.Matmul(A, B, epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
     ("grouped([A], [B], epilogue=lambda y: y)", InvalidProblemError, "plain function", "@rocpy.epilogue"),
@@ -226,7 +231,7 @@ SHAPES = [
     ("matmul(A, A)", InvalidProblemError, "b.T would fit"),
     ("grouped([A], [B.T])", InvalidProblemError, "b.T would fit"),
     ("matmul(np.float32(2), B)", RocpyError, "a"),
-    ("matmul(A, np.array(2.0, 'float32'))", InvalidProblemError, "b: got a scalar", "alpha="),
+    ("matmul(A, np.array(2.0, 'float32'))", InvalidProblemError, "b: got a scalar", "multiply by it with *"),
     ("matmul(A, B, C.T)", InvalidProblemError, "c: shape (6, 4)", "(4, 6)"),
     ("matmul(A, B, epilogue='bias', bias=BIAS[:4])", InvalidProblemError, "bias: got shape (4,)", "N = 6"),
     (

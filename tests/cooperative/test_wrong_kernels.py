@@ -272,3 +272,23 @@ def test_exceptions_may_have_arguments_that_only_a_launch_knows():
         x[0] = 1
 
     assert coop.compile(kernel, "void(float32[::1])", cache=False).code
+
+
+def set_one(x):
+    x[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (3, r"set of a value that has none, setitem\(int64, .*: pass an array"),
+        ((1, 2), "tuples are immutable"),
+        (np.zeros(3, np.dtype(np.float32).newbyteorder()), "an array of .f4; kernels .* machine's byte order: cast it"),
+        (np.zeros(3, object), "an array of Python objects; .*: cast it"),
+        (2**70, "an integer beyond 64 bits"),
+    ],
+    ids=["an integer", "a tuple", "other byte order", "objects", "a large integer"],
+)
+def test_arguments_of_kernels_that_are_none(argument, words):
+    with pytest.raises(KernelTypeError, match=words):
+        coop.jit(set_one)[1, 1](argument)

@@ -5,7 +5,7 @@ import pytest
 from rccl_ranks import good
 from torch_ranks import on_groups
 
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidArgumentError, InvalidOperandError, InvalidProblemError
 
 pytestmark = pytest.mark.torch
 
@@ -285,3 +285,22 @@ def test_a_part_of_its_own_that_differs_is_refused_before_the_call(torch):
         group.barrier().wait()
 
     good(on_groups(2, body))
+
+
+def test_a_rank_that_there_is_not_has_torchs_name(torch):
+    def body(group, rank):
+        x = torch.ones(2)
+        for name, call in {
+            "src": lambda: group.broadcast([x], options("Broadcast", rootRank=7)),
+            "dst": lambda: group.reduce([x], options("Reduce", rootRank=7)),
+        }.items():
+            with pytest.raises(InvalidArgumentError, match=f"^{name}: got 7, expected a rank from 0 to 0$"):
+                call()
+        with pytest.raises(InvalidArgumentError, match="^dst: got 7"):
+            group.gather([[x]], [x], options("Gather", rootRank=7))
+        with pytest.raises(InvalidArgumentError, match="^src: got 7"):
+            group.scatter([x], [[x]], options("Scatter", rootRank=7))
+        with pytest.raises(InvalidOperandError, match=r"torch.empty_like\(tensor, device='cpu'\)"):
+            group.allreduce([x.to("meta")])
+
+    good(on_groups(1, body))

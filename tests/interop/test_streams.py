@@ -9,6 +9,8 @@ import sys
 import threading
 import warnings
 import weakref
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +101,7 @@ class Number:
     [
         (None, 0),
         (0, 0),
+        (np.uint64(5), 5),
         (1 << 63, 1 << 63),
         (CudaStream((0, 5)), 5),
         (Attributes(cuda_stream=9), 9),
@@ -123,6 +126,11 @@ def test_what_is_taken_for_a_stream(stream, handle):
         CudaStream((1, 5)),
         CudaStream(5),
         CudaStream((0, "x")),
+        Fraction(1, 3),
+        Fraction(0),
+        Decimal("0.9"),
+        Decimal("NaN"),
+        10**400,
         [],
     ],
 )

@@ -387,7 +387,11 @@ def test_function_modes_do_not_disturb():
         (lambda: torch.eye(2).to_sparse_csr(), "torch.sparse_csr.*to_dense"),
         (lambda: torch.eye(2).to_mkldnn(), "mkldnn.*to_dense"),
         (lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "nested"),
-        (lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.quint8), "quantized.*dequantize"),
+        (
+            lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.quint8),
+            r"quantized.*pass its .dequantize\(\)$",
+        ),
+        (lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8), r"quantized.* or .int_repr\(\)$"),
         (lambda: torch.zeros(2, dtype=torch.bool), "bool"),
         (lambda: torch.zeros((1,) * 33), "above 32"),
     ],

@@ -32,8 +32,8 @@ def test_what_is_no_array():
     for x, advice in (
         (sparse.BCOO.fromdense(ones), r"pass b.todense\(\)"),
         (jax.ShapeDtypeStruct((2, 2), jnp.float32), "it has no values"),
-        (np.float32(1), "multiply by alpha="),
-        (2.0, "multiply by alpha="),
+        (np.float32(1), r"multiply by it with \*"),
+        (2.0, r"multiply by it with \*"),
         ([[1.0, 2.0]], r"pass jax.numpy.asarray\(b\)"),
         (jax.new_ref(ones), r"pass b\[\.\.\.\]"),
         (None, "a product has two operands"),
@@ -112,3 +112,10 @@ def test_functions_that_a_result_does_not_have_are_refused_when_traced(kind, mor
     ):
         with pytest.raises(UnsupportedError, match=f"epilogue '{more['epilogue']}': a function of real numbers"):
             trace()
+
+
+@pytest.mark.parametrize("scale", [True, np.True_])
+def test_a_truth_value_is_no_scale(scale):
+    ones = jnp.ones((4, 4), jnp.float8_e4m3fn)
+    with pytest.raises(InvalidOperandError, match="^scale_a: got True, expected a real number$"):
+        rj.matmul(ones, ones, scale_a=scale, scale_b=1.0)

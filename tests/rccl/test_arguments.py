@@ -330,3 +330,24 @@ def test_what_are_no_devices(devices):
 def test_devices_as_a_tensor(torch):
     assert close(*rccl.Communicator.init_all(torch.tensor(2))) == 2
     assert close(*rccl.Communicator.init_all(torch.arange(1))) == 1
+
+
+def test_an_array_is_no_switch_and_no_choice(comm):
+    x = np.ones(2)
+    counted = {
+        "block": (lambda: comm.all_reduce(x, block=x), lambda: comm.all_to_all_v(x, [2], [2], block=x)),
+        "window": (lambda: comm.empty(3, window=x),),
+        "flags": (lambda: comm.window(x, flags=x), lambda: comm.window(x, flags=["default"])),
+    }
+    for name, calls in counted.items():
+        for call in calls:
+            with pytest.raises(rccl.InvalidArgumentError, match=f"^(rank 0: )?{name}: got (ndarray|list), expected"):
+                call()
+    assert comm.all_reduce(x).tolist() == [1, 1]
+
+
+def test_what_is_no_type_and_no_id(comm):
+    with pytest.raises(rocpy.InvalidOperandError, match="^dtype: "):
+        comm.premul_sum(1.0, "\ud800")
+    with pytest.raises(rccl.InvalidArgumentError, match="^data: got 100 bytes, expected 128 bytes$"):
+        rccl.UniqueId(bytes(100))

@@ -309,7 +309,9 @@ def test_activations_as_modules_and_functions(activation):
 def test_activations_that_are_none_are_refused():
     with pytest.raises(InvalidProblemError, match=r"got Tanh, which is none of .*GELU"):
         rt.Linear(2, 2, activation=nn.Tanh())
-    with pytest.raises(InvalidProblemError, match=r"tanh is a plain function.*rocpy\.epilogue"):
+    with pytest.raises(
+        InvalidProblemError, match=r"tanh is a plain function; .*pass rocpy\.epilogue\(lambda x: tanh\(x\)\)$"
+    ):
         rt.Linear(2, 2, activation=torch.tanh)
     with pytest.raises(InvalidProblemError, match=r"the class GELU; pass an instance, GELU\(\)"):
         rt.Linear(2, 2, activation=nn.GELU)

@@ -157,3 +157,15 @@ def test_a_case_that_there_cannot_be(fields, words):
 def test_operands_that_a_case_lacks(fields, names):
     with pytest.raises(rocpy.InvalidProblemError, match=f"^operands: .* needs {names}, too"):
         testing.run_case(testing.Case(2, 2, 2, **fields), operands={})
+
+
+def test_shapes_scales_and_tiers_that_fit_nothing():
+    a = np.ones((4, 4), np.float32)
+    with pytest.raises(rocpy.InvalidProblemError, match=r"^a and b: shapes \(4, 4\) and \(3, 3\)"):
+        testing.evaluate(a, np.ones((3, 3)))
+    with pytest.raises(rocpy.InvalidProblemError, match="^scale_b: does not fit the operand"):
+        testing.evaluate(a, a, scale_b=[1, 2])
+    with pytest.raises(rocpy.InvalidProblemError, match="^tier: got array"):
+        testing.select(tier=a)
+    with pytest.raises(rocpy.InvalidOperandError, match="^selection: got ndarray"):
+        testing.to_json(np.array(3))

@@ -41,7 +41,7 @@ cdef object _ONE = 1.0
 
 
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
-           scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, out=None,
+           scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, out=None,
            options=None, algorithm=None, autotune=None, stream=None):
     """Return ``epilogue(alpha * a @ b + beta * c + bias)``, fused into one product.
 

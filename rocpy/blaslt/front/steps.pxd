@@ -44,6 +44,8 @@ cdef class Step:
 
 cdef object staging_step(const Arguments *call)
 cdef object preparing_step(const Arguments *call, Launch *launch)
-# Refuses a call under capture that is more than a launch; the index of a group follows an operand's name.
-cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue, str group=*) except -1
+# Refuses a call under capture that is more than a launch.
+cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue) except -1
+# Refuses a call that copies arrays, where the options forbid that.
+cdef int refuse_forbidden_copies(const CachedCall *cached, const Operands *operands, object options) except -1
 cdef str layout(const Operand *operand)

@@ -34,24 +34,32 @@ cdef const Operand *operand_of(const Operands *operands, str name) noexcept:
 
 cdef str form_of(const CachedCall *cached, const Operands *operands, str name):
     """Return what to pass so that an operand is not copied, or the result is written where it is wanted."""
+    if name == "out" and operands.out.type != cached.result_type:
+        return f"pass out= of {array_type_of_hip(cached.result_type).name.decode()}, the result's type"
     return _refusals.readable_form(
         name, columns=cached.copies.c_in_columns, conjugated=bool(operand_of(operands, name).conjugated))
 
 
-cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue, str group="") except -1:
-    """Refuse a call under capture that is more than a launch; ``group`` is the index that follows an operand's name."""
+cdef int refuse_steps(Completion completion, const CachedCall *cached, const Operands *operands, str epilogue) except -1:
+    """Refuse a call under capture that is more than a launch."""
     if completion != Completion.CAPTURE:
         return 0
     if cached.kind == CallKind.compose:
         return refuse_capture(completion, "the product is composed", "see rocpy.explain(), and call it outside of the capture")
     if cached.kind == CallKind.copy:
         name = copied_names(cached)[0]
-        if name == "out":
-            what = f"the result must be copied to out{group}"
-        else:
-            what = f"{name}{group} must be copied"
+        what = "the result must be copied to out" if name == "out" else f"{name} must be copied"
         return refuse_capture(completion, what, form_of(cached, operands, name))
-    return refuse_capture(completion, f"the result of a bias{group} per row must be transposed", _refusals.turning_remedy(epilogue))
+    return refuse_capture(completion, "the result of a bias per row must be transposed", _refusals.turning_remedy(epilogue))
+
+
+cdef int refuse_forbidden_copies(const CachedCall *cached, const Operands *operands, object options) except -1:
+    """Refuse a call that copies arrays, where the options forbid that."""
+    if options.copies == "error":
+        name = copied_names(cached)[0]
+        _copies.refuse_copied(
+            name, layout(operand_of(operands, name)), array_type_of_hip(cached.result_type).name.decode(), form_of(cached, operands, name))
+    return 0
 
 
 cdef object preparation(object call, const Operands *operands, CachedCall *cached, str epilogue, object options):
@@ -60,8 +68,7 @@ cdef object preparation(object call, const Operands *operands, CachedCall *cache
     if cached.kind == CallKind.compose:
         return _composed.Composed(call, recipe_of(cached), epilogue, dtype, options)
     names = copied_names(cached)
-    if options.copies == "error":
-        _copies.refuse_copied(names[0], layout(operand_of(operands, names[0])), dtype, form_of(cached, operands, names[0]))
+    refuse_forbidden_copies(cached, operands, options)
     shape = tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)])
     return _copies.Copied(call, names, shape, dtype, cached.copies.c_in_columns)
 

@@ -28,7 +28,7 @@ from rocpy.blaslt.engine.launch cimport (
 )
 from rocpy.blaslt.engine.streams cimport synchronization
 from rocpy.blaslt.operands._cpu_arrays cimport stages_arrays
-from rocpy.blaslt.front.steps cimport Step, refuse_steps
+from rocpy.blaslt.front.steps cimport Step, refuse_forbidden_copies, refuse_steps
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.call_stream cimport CallStream
 from rocpy.runtime.handles.keep_alive cimport hold
@@ -166,7 +166,8 @@ cdef object product(GroupedCall call):
     if cached.kind == CallKind.compose:
         return slices_of(&groups, call).one_by_one(synchronization(call.c_stream, &groups.whole.a))
     dtype = array_type_of_hip(cached.result_type).name.decode()
-    step = Step(_preparations.CopiedGroups(call, copied_names(cached), options_of(call), dtype, covered(&groups)))
+    refuse_forbidden_copies(cached, &groups.whole, options_of(call))
+    step = Step(_preparations.CopiedGroups(call, copied_names(cached), dtype, covered(&groups)))
     # What frameworks do with operands and results does not follow the order of a stream that the user gave.
     if call.completion != Completion.WAIT:
         step.synchronize = synchronization(call.c_stream, &groups.whole.a)

@@ -41,7 +41,7 @@ from rocpy.blaslt.arrays.copies import assign
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.scale_arguments import scale_keywords
-from rocpy.errors import LibraryError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
@@ -162,6 +162,7 @@ cdef enum:
     OF_SCALE_B
 
 
+cdef tuple _OF_CALLS = (InvalidOperandError, InvalidProblemError, UnsupportedError)  # what a group is refused by
 cdef tuple ROLES = ("out", "a", "b", "bias", "scale_a", "scale_b")  # by the enumerators above
 
 
@@ -175,7 +176,10 @@ cdef list read_each(list listed, str name):
     cdef list results = []
     for one in listed:
         if one is not before:
-            before, read = one, _operand.readable(one, name)
+            try:
+                before, read = one, _operand.readable(one, name)
+            except _OF_CALLS as error:
+                raise _groups.in_group(error, len(results))
         results.append(read)
     return results
 
@@ -217,10 +221,13 @@ cdef class ListedGroups:
         cdef ProductCall one
         for g in self.later:
             one = self.call_of(g)
-            if one.out is not None:
-                check_product(one)
-                one.out = _groups.array_like(one.out)
-            self.results[g] = outputs_of(one)
+            try:
+                if one.out is not None:
+                    check_product(one)
+                    one.out = _groups.array_like(one.out)
+                self.results[g] = outputs_of(one)
+            except _OF_CALLS as error:
+                raise _groups.in_group(error, g)
         return 0
 
     cdef int deliver_later(self) except -1:
@@ -280,7 +287,7 @@ cdef class ListedGroups:
             memcpy(&self.first, &operands.a, sizeof(Operand))
             call.resolve_stream(&self.first)
         elif self.first.device_type != operands.a.device_type or self.first.device_id != operands.a.device_id:
-            raise _groups.elsewhere(g, info(&operands.a).text, info(&self.first).text)
+            raise _groups.elsewhere(info(&operands.a).text, info(&self.first).text)
         if values is not None:
             scales = read_scales(values, &operands.a, &operands.b, call.device, call.resolved is not None and call.resolved.reproducible == "batch")
             if self.out[g] is not None:
@@ -288,7 +295,7 @@ cdef class ListedGroups:
                 self.note(g, OF_SCALE_A, &scales.arrays[<int>_SCALE_A])
                 self.note(g, OF_SCALE_B, &scales.arrays[<int>_SCALE_B])
             self.numbers.append(scales.numbers)
-        check_copies((self.a[g], self.b[g], None, bias, None), &operands, scales, call.completion, call.options, f"[{g}]")
+        check_copies((self.a[g], self.b[g], None, bias, None), &operands, scales, call.completion, call.options)
         add_settings(&key, PlanKind.product, operands.packed, call, scales)
         describe(&key, &operands)
         if scales is not None:
@@ -299,7 +306,7 @@ cdef class ListedGroups:
         planned = find(&key, &operands, call, scales, 1, live)
         cached = planned.get()
         if cached.kind != CallKind.launch or cached.transposed:
-            refuse_steps(call.completion, cached, &operands, EPILOGUE_NAMES[call.epilogue_index], f"[{g}]")
+            refuse_steps(call.completion, cached, &operands, EPILOGUE_NAMES[call.epilogue_index])
             self.later.append(g)
             return 0
         if cached.integer_factors:
@@ -323,7 +330,7 @@ cdef class ListedGroups:
     cdef int note_array(self, Py_ssize_t g, int which, object array) except -1:
         cdef Operand seen
         if which == OF_OUT:
-            self.owners.append(_operand.parse_output(array, f"out[{g}]", &seen))
+            self.owners.append(_operand.parse_output(array, ROLES[which], &seen))
         else:
             self.owners.append(_operand.parse(array, ROLES[which], &seen))
         return self.note(g, which, &seen)
@@ -433,12 +440,15 @@ cdef object listed(GroupedCall call):
     groups = ListedGroups(call)
     if not groups.a:
         return []
-    if is_staged(groups.a[0]):
-        for g in range(len(groups.a)):
-            groups.add_staged(g)
-    else:
-        for g in range(len(groups.a)):
-            groups.add(g)
+    staged = is_staged(groups.a[0])
+    for g in range(len(groups.a)):
+        try:
+            if staged:
+                groups.add_staged(g)
+            else:
+                groups.add(g)
+        except _OF_CALLS as error:
+            raise _groups.in_group(error, g)
     groups.check_noted()
     groups.compute_later()
     if groups.products.size():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
 from rocpy.blaslt.model.refusals import no_algorithm
 from rocpy.blaslt.model.weight_operand import is_weight
-from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.runtime._foreign import array_view
 from rocpy.runtime.memory import Buffer
 
 __all__: list[str] = []
+
+_Error = TypeVar("_Error", bound=RocpyError)
 
 
 def is_sequence(value: object) -> bool:
@@ -72,10 +74,17 @@ def _is_array(one: Any) -> bool:
     return all(hasattr(cls, name) or hasattr(one, name) for name in ("dtype", "shape"))
 
 
-def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
+def in_group(error: _Error, group: int) -> _Error:
+    """Return the refusal of a group's product with the group's index behind its words, which name no group."""
+    error.args = (f"{error} (group {group})", *error.args[1:])
+    return error
+
+
+def elsewhere(seen: str, first: str) -> InvalidOperandError:
     """Return the error for a group on another device than the first."""
     return InvalidOperandError(
-        f"a[{group}] ({seen}) is on another device than a[0] ({first}); move one, so that all groups are on one device"
+        f"a ({seen}) is on another device than that of group 0 ({first}); move one, so that all groups are on one "
+        "device"
     )
 
 

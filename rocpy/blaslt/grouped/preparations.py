@@ -13,7 +13,6 @@ from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, t
 from rocpy.blaslt.grouped.groups import overlap
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.preparation import Preparation
-from rocpy.blaslt.model.refusals import copy_refused
 from rocpy.blaslt.model.scale_arguments import is_scale_array
 from rocpy.runtime.memory import Buffer
 
@@ -30,9 +29,7 @@ class CopiedGroups(Preparation["GroupedCall"]):
     belong to a group.
     """
 
-    def __init__(self, call: GroupedCall, names: tuple[str, ...], options: Options, dtype: str, covered: Any) -> None:
-        if options.copies == "error":
-            raise copy_refused(names[0], f"shape {tuple(getattr(call, names[0]).shape)}")
+    def __init__(self, call: GroupedCall, names: tuple[str, ...], dtype: str, covered: Any) -> None:
         self._call, self._names, self._dtype, self._covered = call, names, dtype, covered
         self.works_on_result = "out" in names
 

@@ -210,9 +210,8 @@ def read(requested: object) -> Algorithm | int | str:
     index = integer_of(requested)
     if index is not None:
         if _is_absurd(index):
-            raise InvalidProblemError(
-                f"algorithm {index:.6g} is not the index of an algorithm; they are numbered from 0"
-            )
+            text = index if abs(index) < 2**64 else f"of {index.bit_length()} bits"
+            raise InvalidProblemError(f"algorithm {text} is not the index of an algorithm; they are numbered from 0")
         return index
     raise InvalidProblemError(
         f"algorithm: got {type(requested).__name__}, expected an Algorithm, its record, an index into .algorithms, or "
@@ -286,7 +285,8 @@ def missing(requested: object, offered: Sequence[Algorithm]) -> InvalidProblemEr
     names = ", ".join(mine.name or f"#{mine.id}" for mine in offered[:8])
     more = f" and {len(offered) - 8} more" if len(offered) > 8 else ""
     label = requested if isinstance(requested, (str, Algorithm)) else read(requested)
+    text = ascii(label) if isinstance(label, str) and not label.isprintable() else label
     near = did_you_mean(label, (mine.name for mine in offered))
     return InvalidProblemError(
-        f"algorithm {label} is not one of this product's; its algorithms are {names or 'none'}{more}{near}"
+        f"algorithm {text} is not one of this product's; its algorithms are {names or 'none'}{more}{near}"
     )

@@ -307,7 +307,11 @@ def _refuse_function(epilogue: object) -> None:
     if isinstance(epilogue, type):
         kind = "class; pass a function decorated with @rocpy.epilogue"
     elif hasattr(epilogue, "__name__"):
-        kind = "plain function; decorate it with @rocpy.epilogue"
+        called = f"{name}(x)" if name.isidentifier() else "f(x)"
+        kind = (
+            "plain function; decorate it with @rocpy.epilogue, or, where it is another package's, pass "
+            f"rocpy.epilogue(lambda x: {called})"
+        )
     else:
         kind = "callable object; decorate a function of its formula with @rocpy.epilogue"
     near = _meant(name.lower()) if name.lower() in EPILOGUES or name.lower() in _ALIASES else ""

@@ -304,7 +304,8 @@ def check_scales(problem: Scaled, family: Family) -> None:
         if kind and not family.scales:
             raise InvalidProblemError(
                 f"{name}: a {family.name} product takes no scales; they are supported for "
-                f"{', '.join(f.name for f in FAMILIES if f.scales)} operands: multiply alpha= instead"
+                f"{', '.join(f.name for f in FAMILIES if f.scales)} operands: multiply {name[-1]} by it before the "
+                "product"
             )
         if kind and kind not in family.scales:
             raise InvalidProblemError(
@@ -315,14 +316,14 @@ def check_scales(problem: Scaled, family: Family) -> None:
     if "block32" in family.scales:
         check_blocks(problem.k, "a and b")
     if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
-        seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
-        raise InvalidProblemError(
-            f"scale_c: {seen}; supported for a c of 8-bit floats only: include the factor in beta= instead"
+        seen, do = (
+            ("there is no c", "omit it") if problem.c is None else (f"c is {problem.c.dtype}", "multiply beta= by it")
         )
+        raise InvalidProblemError(f"scale_c: {seen}; supported for a c of 8-bit floats only: {do}")
     if problem.scale_d and not is_float8(problem.dtype):
         raise InvalidProblemError(
-            f"scale_d: the result is {problem.dtype}; it is supported for a result of 8-bit floats only: include "
-            "the factor in alpha= instead"
+            f"scale_d: the result is {problem.dtype}; it is supported for a result of 8-bit floats only: multiply "
+            "the result by it"
         )
     if problem.amax and not family.scales:
         raise UnsupportedError(
@@ -336,7 +337,7 @@ def check_weight_scale(dtype: str, kind: str) -> None:
     if not supported:
         raise InvalidProblemError(
             f"scale: products of {dtype} take no scales; they are supported for weights of at most 8 bits: multiply "
-            "alpha= instead"
+            "w by it before it is packed"
         )
     if kind not in supported:
         wanted = " or ".join(_SCALE_TEXT[each] for each in supported)

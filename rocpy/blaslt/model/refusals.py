@@ -79,11 +79,15 @@ def cast_refused(out: str, dtype: str, name: str = "out") -> UnsupportedError:
     )
 
 
-def turning_remedy(epilogue: str) -> str:
-    """Return what to pass instead of a bias per row whose result would be copied to row-major."""
+def turning_remedy(epilogue: str, *, is_planned: bool = False) -> str:
+    """Return what to pass instead of a bias per row whose result would be copied to row-major.
+
+    ``is_planned``: the result's layout is that of a plan, whatever is passed for it.
+    """
+    swapped = "multiply b.T by a.T with a bias of length M"
     if EPILOGUES[epilogue].aux == "store":  # whose matrix is row-major, whatever out is
-        return "multiply b.T by a.T with a bias of length M; the results are transposed"
-    return "pass a column-major out="
+        return f"{swapped}; the results are transposed"
+    return f"call rocpy.matmul with a column-major out=, or {swapped}" if is_planned else "pass a column-major out="
 
 
 def refuse_turning(options: Options, bias: str, epilogue: str) -> None:

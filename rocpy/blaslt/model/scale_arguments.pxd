@@ -9,14 +9,18 @@ cdef class ScaleArguments:
 
 
 # Inline, so that a product without scales pays for comparisons alone.
-cdef inline ScaleArguments scales_or_none(object a, object b, object c, object d, bint amax):
+cdef inline ScaleArguments scales_or_none(object a, object b, object c, object d, object amax):
     """Return the scales of a call; ``None`` where there are none."""
     cdef ScaleArguments scales
-    if a is None and b is None and c is None and d is None and not amax:
+    cdef bint wanted
+    if a is None and b is None and c is None and d is None and amax is False:
+        return None
+    wanted = amax_of(amax)
+    if not wanted and a is None and b is None and c is None and d is None:
         return None
     scales = ScaleArguments.__new__(ScaleArguments)
     scales.a, scales.b = plain_scale("scale_a", a), plain_scale("scale_b", b)
-    scales.c, scales.d, scales.amax = plain_scale("scale_c", c), plain_scale("scale_d", d), amax
+    scales.c, scales.d, scales.amax = plain_scale("scale_c", c), plain_scale("scale_d", d), wanted
     return scales
 
 
@@ -30,6 +34,7 @@ cdef inline bint are_numbers(ScaleArguments scales):
 
 
 cpdef bint is_scale_array(object scale)
+cdef bint amax_of(object amax) except -1
 cpdef object plain_scale(str name, object value)
 cpdef int check_scale_number(str name, object value) except -1
 cpdef ScaleArguments with_weight_scale(ScaleArguments scales, object factors)

@@ -8,6 +8,7 @@ import numpy
 from rocpy cimport _operand
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 
+from rocpy._messages.choices import truth_value
 from rocpy.blaslt.model.settings import real_number
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
@@ -46,7 +47,11 @@ cdef class ScaleArguments:
 def scales_of(settings):
     """Return the scales among keyword arguments; ``None`` where there are none."""
     return scales_or_none(
-        settings.get("scale_a"), settings.get("scale_b"), settings.get("scale_c"), settings.get("scale_d"), bool(settings.get("amax")))
+        settings.get("scale_a"), settings.get("scale_b"), settings.get("scale_c"), settings.get("scale_d"), settings.get("amax", False))
+
+
+cdef bint amax_of(object amax) except -1:
+    return truth_value("amax", amax)
 
 
 cpdef bint is_scale_array(object scale):

@@ -39,7 +39,7 @@ def check_whole_factors(alpha: float, beta: float) -> None:
         if not -(2.0**31) <= value < 2.0**31 or not value.is_integer():
             raise InvalidProblemError(
                 f"{name} = {value}; an integer result is scaled by 32-bit integers: for other factors pass "
-                f"dtype='float32', scale_a=1.0 and scale_b=1.0{', and c as float32' if name == 'beta' else ''}"
+                "dtype='float32', scale_a=1.0 and scale_b=1.0, with c, bias and out of float32"
             )
 
 

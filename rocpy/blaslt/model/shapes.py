@@ -48,7 +48,7 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
     for name, shape in (("a", a), ("b", b)):
         if not shape:
             raise InvalidProblemError(
-                f"{name}: got a scalar (shape ()); matmul needs at least one axis: multiply by alpha= instead"
+                f"{name}: got a scalar (shape ()); matmul needs at least one axis: multiply by it with *"
             )
     m, k = (1, a[0]) if len(a) == 1 else a[-2:]
     kb, n = (b[0], 1) if len(b) == 1 else b[-2:]

@@ -84,7 +84,7 @@ cdef class NativeProduct(Planned):
     cdef tuple held
 
     def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
-                 scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
+                 scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None,
                  stream=None):
         cdef DefaultFpEnvironment environment
         cdef CallStream order
@@ -222,7 +222,7 @@ cdef class NativeProduct(Planned):
             refuse_capture(launch.completion, _refusals.SUMMED_ASIDE, "execute it outside of the capture")
         if launch.call.transposed:
             refuse_capture(launch.completion, "the result of a bias per row must be transposed",
-                           "call rocpy.matmul with a column-major out=, or multiply b.T by a.T with a bias of length M")
+                           _refusals.turning_remedy(EPILOGUE_NAMES[self.epilogue], is_planned=True))
         if self.copied:
             refuse_capture(launch.completion, f"a copy of {self.copied[0]} is read", form_of_copied(self.copied[0], self.scales))
         return 0

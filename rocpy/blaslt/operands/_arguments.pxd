@@ -25,7 +25,7 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
 # Whether what was read of an array with this record, or of one without, is a copy of it.
 cdef bint reads_copy(MemoryRecord record, const Operand *operand) noexcept
 # Refuse operands of which copies were read where the options forbid that, and, with the scales too, where a graph would hold the copies.
-cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options, str group=*) except -1
+cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options) except -1
 # What to pass so that an operand or a scale, of which a copy is read, is read where it lies.
 cdef str form_of_copied(str name, Scales scales)
 cdef bint must_be_staged(object a, tuple others) except? -1

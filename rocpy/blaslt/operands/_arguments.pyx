@@ -254,7 +254,7 @@ cdef bint reads_copy(MemoryRecord record, const Operand *operand) noexcept:
     return operand.copied if record is None else record.is_elsewhere(operand.data)
 
 
-cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options, str group="") except -1:
+cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Completion completion, object options) except -1:
     cdef const Operand *each[5]
     cdef str name
     cdef int i
@@ -264,13 +264,13 @@ cdef int check_copies(tuple arrays, const Operands *operands, Scales scales, Com
             continue
         if not each[i].copied and completion != Completion.CAPTURE:
             continue
-        name = f"{ARRAYS[i]}{group}"
+        name = ARRAYS[i]
         if completion == Completion.CAPTURE and reads_copy(record_of(arrays[i], name), each[i]):
-            refuse_capture(completion, f"a copy of {name} is read", form_of_copied(ARRAYS[i], scales))
+            refuse_capture(completion, f"a copy of {name} is read", form_of_copied(name, scales))
         if each[i].copied and resolve_options(options).copies == "error":
             raise conversion_refused(name, info(each[i]).text)
     if scales is not None and scales.copied is not None:
-        refuse_capture(completion, f"a copy of {scales.copied}{group} is read", scales.form)
+        refuse_capture(completion, f"a copy of {scales.copied} is read", scales.form)
     return 0
 
 

@@ -45,7 +45,9 @@ def _no_element(seen: re.Match[str]) -> str:
     if what == "setitem" and shown.startswith("readonly array"):
         return read_only.MESSAGE
     if what == "setitem" and not shown.startswith(("array", "unaligned array")):
-        return f"an element of an immutable object, ({shown}), is set; tuples are immutable: use coop.local.array"
+        if "Tuple(" in seen[2].partition(",")[0]:
+            return f"an element of an immutable object, ({shown}), is set; tuples are immutable: use coop.local.array"
+        return f"an element is set of a value that has none, setitem({shown}): pass an array in its place"
     if what == "setitem":
         return (
             f"an element cannot be set, setitem({shown}): an index is an integer, a slice, or a tuple of as "
@@ -126,6 +128,18 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (
         re.compile(r"[Vv]ariable '(\w+)[.\d]*' (?:is not defined|referenced before assignment)"),
         r"\1 is used before it has a value",
+    ),
+    (
+        re.compile(r"Unsupported array dtype: (.+)"),
+        r"it is an array of \1; kernels take arrays of booleans and numbers in this machine's byte order: cast it",
+    ),
+    (
+        re.compile(r"non-precise type array\(pyobject"),
+        "it is an array of Python objects; kernels take arrays of booleans and numbers: cast it",
+    ),
+    (
+        re.compile(r"Int value is too large: -?\d+"),
+        "it is an integer beyond 64 bits, which is the most that kernels have: pass a float, or parts of it",
     ),
     (re.compile(r"Cannot bind .*? to signature '(.*?)' due to \"TypeError: (.*?)\"", re.DOTALL), _bad_call),
     (

@@ -51,7 +51,7 @@ cdef class Handle:
     # Check a call, make its result, and give it to RCCL, or to the group that is open. `how`: timeout_s, stream and block, as the public calls
     # have them. `staged` has copies of what is in CPU memory, and takes the result there when the call is done.
     cdef object run(self, int kind, object x, object out, object op, object root, object bias, tuple how, object staged=?)
-    cdef object give(self, Call call, bint block)
+    cdef object give(self, Call call, object block)
     # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
     cdef int await_launch(self, Call call) except -100

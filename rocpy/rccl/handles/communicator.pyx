@@ -5,6 +5,7 @@
 import json
 import warnings
 
+from rocpy._messages.choices import truth_value
 from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import CREATED_BY_METHODS, refuse_construction
 from rocpy._messages.suggestions import did_you_mean
@@ -145,7 +146,6 @@ cdef class Handle:
         cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
         cdef CallStream order
-        cdef bint block
         timeout_s, stream, block = how
         order.enter(<void*>stream)
         self.check()
@@ -207,8 +207,9 @@ cdef class Handle:
     cdef const char* label(self) noexcept:
         return <const char*>self.c_name if self.c_name else NULL
 
-    cdef object give(self, Call call, bint block):
+    cdef object give(self, Call call, object block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
+        cdef bint waits = block if type(block) is bool else truth_value("block", block, InvalidArgumentError)
         cdef int code
         self.check()  # what an argument ran when it was read may have closed it
         cdef Block group = open_here() if group_count() != 0 else None
@@ -219,17 +220,17 @@ cdef class Handle:
             call.description = self.description
         if group is not None:
             call.group = group.pending.state
-            group.pending.add(self, call, call.seconds, block)
-            return call.result if block else call
-        code = self.launch(call, call.seconds if block else 0)
+            group.pending.add(self, call, call.seconds, waits)
+            return call.result if waits else call
+        code = self.launch(call, call.seconds if waits else 0)
         if code != 0 and code != NOT_DONE:
             self.raise_interrupt()
             raise self.failure(code, call)
         call.is_done = code == 0
-        if not (block and call.in_cpu_memory):
+        if not (waits and call.in_cpu_memory):
             if code == NOT_DONE:
                 self.mark(call)
-            return call.result if block else call
+            return call.result if waits else call
         if code == NOT_DONE:
             self.await_end(call, call.seconds, now() + call.seconds, True)
         elif call.staged is not None:

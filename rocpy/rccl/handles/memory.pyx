@@ -296,7 +296,7 @@ cdef Call call_of(Handle comm, int kind, object like, object timeout_s, object s
     return call
 
 
-def put(Handle comm not None, x, peer, WindowHandle window not None, offset, timeout_s, stream, bint block):
+def put(Handle comm not None, x, peer, WindowHandle window not None, offset, timeout_s, stream, block):
     """Copy an array into a rank's window, and signal it (ncclPutSignal)."""
     cdef Call call
     window.check()
@@ -320,14 +320,14 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     return comm.give(call, block)
 
 
-def signal_peer(Handle comm not None, peer, timeout_s, stream, bint block):
+def signal_peer(Handle comm not None, peer, timeout_s, stream, block):
     """Signal a rank (ncclSignal)."""
     cdef Call call = call_of(comm, signal, None, timeout_s, stream)
     call.rank_argument = comm.rank_of(peer, "peer")
     return comm.give(call, block)
 
 
-def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
+def wait(Handle comm not None, wanted, timeout_s, stream, block):
     """Wait for signals: pairs of a rank and how many (ncclWaitSignal)."""
     cdef Call call = call_of(comm, wait_signal, None, timeout_s, stream)
     cdef abi.ncclWaitSignalDesc_t one
@@ -364,7 +364,7 @@ def check_rows(x, sends):
     del owners
 
 
-def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint block, staged=None):
+def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, block, staged=None):
     """Give each rank as many rows as it is to have (ncclAllToAllv); counts are rows.
 
     ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.

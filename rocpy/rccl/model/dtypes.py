@@ -41,7 +41,7 @@ def name_of(dtype: ArrayDType) -> ArrayDTypeName:
     if name not in NAMES:
         try:
             name = np.dtype(candidate).name
-        except TypeError:
+        except (TypeError, ValueError):  # the latter of a surrogate, of which no name has one
             name = None
     if name not in NAMES:
         raise InvalidOperandError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, get_
 import numpy as np
 
 from rocpy._integers import integer_of
+from rocpy._messages.choices import is_choice, shown, truth_value
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl.engine.described import Described
 from rocpy.rccl.engine.open_group import current_group
@@ -67,7 +68,8 @@ class Remote(Collectives):
         ...     comm.all_reduce(x, out=x).to_numpy()
         array([2., 2., 2.])
         """
-        buffer: Buffer = memory.empty(shape, dtype, self.device_index, None if window else self)
+        registers = not truth_value("window", window, InvalidArgumentError)
+        buffer: Buffer = memory.empty(shape, dtype, self.device_index, self if registers else None)
         return buffer
 
     def window(self, array: ArrayLike, *, flags: WindowFlags = "default", timeout_s: float | None = None) -> Window:
@@ -102,8 +104,8 @@ class Remote(Collectives):
         ...     win.peer(0).shape
         (4,)
         """
-        if flags not in _FLAGS:
-            raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
+        if not is_choice(flags, _FLAGS):
+            raise InvalidArgumentError(f"flags: got {shown(flags)}, expected one of {', '.join(_FLAGS)}")
         window = Window.__new__(Window)
         window.take(self, array)
         start = partial(window.start, _FLAGS[flags], timeout_s)

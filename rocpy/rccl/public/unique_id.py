@@ -28,7 +28,8 @@ class UniqueId:
 
     def __init__(self, data: bytes) -> None:
         if not isinstance(data, bytes | bytearray) or len(data) != 128:
-            raise InvalidArgumentError(f"data: got {type(data).__name__}, expected 128 bytes")
+            seen = f"{len(data)} bytes" if isinstance(data, bytes | bytearray) else type(data).__name__
+            raise InvalidArgumentError(f"data: got {seen}, expected 128 bytes")
         self._data = bytes(data)
 
     @staticmethod

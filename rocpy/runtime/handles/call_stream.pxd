@@ -30,4 +30,4 @@ cdef int await_handle(hipStream_t c_stream) except -1 nogil
 # DLPack's type of the device where an array lies, as far as it tells.
 cdef int device_type_of(object array) except? -1
 # Refuse a copy that waits for its stream, where that is captured: waiting would end the capture.
-cdef int refuse_captured_copy(hipStream_t c_stream) except -1
+cdef int refuse_captured_wait(hipStream_t c_stream, str what, str do) except -1

@@ -98,12 +98,11 @@ def passes_stream():
     return stream != NULL and <object>stream is not None
 
 
-cdef int refuse_captured_copy(hipStream_t c_stream) except -1:
+cdef int refuse_captured_wait(hipStream_t c_stream, str what, str do) except -1:
     cdef abi.hipStreamCaptureStatus state = abi.hipStreamCaptureStatusNone
     if abi.slot_hipStreamIsCapturing(c_stream, &state) != 0:
-        abi.slot_hipGetLastError()  # the copy will say what is wrong with the stream
+        abi.slot_hipGetLastError()  # the wait will say what is wrong with the stream
     elif state != abi.hipStreamCaptureStatusNone:
         raise UnsupportedError(
-            "stream: it is being captured into a graph, and copies of a Buffer wait for their stream, which a graph cannot contain; make the "
-            "copy outside of the capture")
+            f"stream: it is being captured into a graph, and {what}, which a graph cannot contain; {do}")
     return 0

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What is taken for a stream, and its handle."""
 
+from numbers import Number
+
+from rocpy._integers import integer_of
+from rocpy._messages.choices import shown
 from rocpy.errors import InvalidOperandError
 
 cimport abi
@@ -76,13 +80,13 @@ def stream_device(stream):
 
 
 cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:
-    cdef object handle
+    cdef object handle = None
     if isinstance(stream, StreamHandle):
         (<StreamHandle>stream).check()
         out[0] = (<StreamHandle>stream).c_stream
         use[0] = (<StreamHandle>stream).use
         return 0
-    if isinstance(stream, int) and not isinstance(stream, bool):
+    if type(stream) is int:
         handle = stream
     elif hasattr(stream, "__cuda_stream__"):
         pair = stream.__cuda_stream__() if callable(stream.__cuda_stream__) else stream.__cuda_stream__
@@ -98,11 +102,13 @@ cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:
         handle = stream.cuda_stream
     elif isinstance(getattr(stream, "ptr", None), int):
         handle = stream.ptr
-    elif hasattr(type(stream), "__int__") and not isinstance(stream, (float, bool)) and not hasattr(stream, "shape"):
+    elif isinstance(stream, Number):  # int() of a fraction would drop what follows the point
+        handle = integer_of(stream)
+    elif hasattr(type(stream), "__int__") and not hasattr(stream, "shape"):
         handle = int(stream)
-    else:
+    if handle is None:
         raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected {_ACCEPTED}")
     if not 0 <= handle < 1 << 64:
-        raise InvalidOperandError(f"stream: {handle} is not a handle")
+        raise InvalidOperandError(f"stream: {shown(handle)} is not a handle")
     out[0] = <hipStream_t><size_t>handle
     return 0

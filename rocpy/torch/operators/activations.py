@@ -298,7 +298,11 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
         )
     if callable(activation):
         name = getattr(activation, "__name__", type(activation).__name__)
-        raise InvalidProblemError(f"activation: {name} is a plain function; decorate it with @rocpy.epilogue")
+        called = f"{name}(x)" if name.isidentifier() else "f(x)"
+        raise InvalidProblemError(
+            f"activation: {name} is a plain function; decorate it with @rocpy.epilogue, or, where it is another "
+            f"package's, pass rocpy.epilogue(lambda x: {called})"
+        )
     if not isinstance(key[0], str | None) or (key[0], "none") not in _PUBLIC:
         names = [name for name, approximate in _PUBLIC if approximate == "none"]
         raise InvalidProblemError(

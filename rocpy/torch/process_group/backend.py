@@ -20,7 +20,7 @@ from rocpy.torch.process_group.callbacks import await_callbacks
 from rocpy.torch.process_group.caller import refuse_recording
 from rocpy.torch.process_group.gathered import check_sparse
 from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork, refuse_fork
-from rocpy.torch.process_group.lists import check_inputs, check_one_each, check_own, check_pairs, check_results
+from rocpy.torch.process_group.lists import check_inputs, check_one_each, check_own, check_pairs, check_results, root_of
 from rocpy.torch.process_group.staging import check_operator, dense, operator_of
 from rocpy.torch.process_group.surface import BackendSurface, CheckedStore
 
@@ -193,7 +193,7 @@ class RocpyProcessGroup(BackendSurface):
     def reduce(self, tensors: Sequence[Tensor], opts: Any) -> LaneWork:
         """Combine a tensor at one rank, in place there."""
         operator = operator_of(opts.reduceOp)
-        is_root = opts.rootRank == self._own_rank
+        is_root = root_of("dst", opts.rootRank, self._own_size) == self._own_rank
         check_operator(tensors[0], operator)
 
         def job(comm: Communicator, how: How) -> None:
@@ -259,10 +259,10 @@ class RocpyProcessGroup(BackendSurface):
 
     def broadcast(self, tensors: Sequence[Tensor], opts: Any) -> LaneWork:
         """Give one rank's tensor to all."""
-        tensor = tensors[opts.rootTensor]
+        tensor, root = tensors[opts.rootTensor], root_of("src", opts.rootRank, self._own_size)
 
         def job(comm: Communicator, how: How) -> None:
-            calls.broadcast(comm, tensor, opts.rootRank, how)
+            calls.broadcast(comm, tensor, root, how)
 
         return self._run(opts, list(tensors), job)
 
@@ -316,7 +316,7 @@ class RocpyProcessGroup(BackendSurface):
     def gather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any) -> LaneWork:
         """Gather a tensor of each rank into a list at one of them."""
         targets = list(outputs[0]) if outputs else []
-        if opts.rootRank == self._own_rank:
+        if root_of("dst", opts.rootRank, self._own_size) == self._own_rank:
             check_one_each("gather_list", targets, self._own_size, inputs[0], "tensor that is gathered")
 
         def job(comm: Communicator, how: How) -> None:
@@ -327,7 +327,7 @@ class RocpyProcessGroup(BackendSurface):
     def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any) -> LaneWork:
         """Give each rank a tensor of one rank's list."""
         parts = inputs[0] if inputs else ()
-        if opts.rootRank == self._own_rank:
+        if root_of("src", opts.rootRank, self._own_size) == self._own_rank:
             check_one_each("scatter_list", parts, self._own_size, outputs[0], "output")
 
         def job(comm: Communicator, how: How) -> None:

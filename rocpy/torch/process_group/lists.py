@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidArgumentError, InvalidProblemError
 from rocpy.torch.process_group.staging import check_kind, check_writable
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["check_inputs", "check_one_each", "check_own", "check_pairs", "check_results"]
+__all__ = ["check_inputs", "check_one_each", "check_own", "check_pairs", "check_results", "root_of"]
 
 
 def _check_size(name: str, part: Tensor, like: Tensor, whose: str) -> None:
@@ -80,6 +80,19 @@ def check_own(
     for other, part in enumerate(parts):
         if part.dtype != like.dtype:
             raise InvalidProblemError(f"{name}[{other}]: {part.dtype}, expected {like.dtype} as in the {whose}")
+
+
+def root_of(name: str, root: int, ranks: int) -> int:
+    """Return the rank that a collective names, by the name of torch's argument.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such rank.
+    """
+    if not 0 <= root < ranks:
+        raise InvalidArgumentError(f"{name}: got {root}, expected a rank from 0 to {ranks - 1}")
+    return root
 
 
 def check_pairs(outputs: Sequence[object], inputs: Sequence[object]) -> None:

@@ -130,7 +130,8 @@ def check_kind(tensor: Tensor, name: str) -> None:
         raise InvalidOperandError(f"{name}: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
     if tensor.is_meta:
         raise InvalidOperandError(
-            f"{name}: is on the meta device, which has no memory; create one with torch.empty_like"
+            f"{name}: is on the meta device, which has no memory; create one with "
+            "torch.empty_like(tensor, device='cpu')"
         )
     if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
         reason = kind_reason(tensor)

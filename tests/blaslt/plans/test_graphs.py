@@ -307,7 +307,7 @@ def test_a_capture_that_fails_leaves_a_closed_graph(stream):
     a, b = arrays()
     graph = stream.capture()
     with pytest.raises(rocpy.RocpyError) as caught, graph:
-        stream.synchronize()
+        rocpy.Device.current().synchronize()
     assert caught.value.status_name == "hipErrorStreamCaptureUnsupported"
     assert graph.is_closed
     with pytest.raises(rocpy.ClosedError):
@@ -316,6 +316,21 @@ def test_a_capture_that_fails_leaves_a_closed_graph(stream):
         rocpy.matmul(a, b, stream=stream, alpha=1 / 0)
     np.testing.assert_allclose(rocpy.matmul(a, b, stream=stream), rocpy.matmul(a, b), rtol=1e-6)
     stream.synchronize()
+
+
+@pytest.mark.parametrize("call", [lambda stream: stream.synchronize(), lambda stream: stream.done])
+def test_a_capture_goes_on_where_its_stream_is_waited_for(stream, call):
+    a, b = arrays()
+    out = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    with stream.capture() as graph:
+        with pytest.raises(
+            rocpy.UnsupportedError, match=r"^stream: it is being captured.*call it outside of the capture$"
+        ):
+            call(stream)
+        rocpy.matmul(a, b, out=out, stream=stream)
+    graph.launch()
+    stream.synchronize()
+    np.testing.assert_allclose(out, rocpy.matmul(a, b), rtol=1e-6)
 
 
 @pytest.mark.parametrize("error", [None, KeyError])

@@ -143,7 +143,8 @@ def test_a_captured_list_names_the_group_and_the_layout(name):
                 rocpy.grouped_matmul(groups["a"], groups["b"], stream=stream)
             rocpy.grouped_matmul(groups["a"][:1], groups["b"][:1], stream=stream)
         graph.close()
-    assert f"{name[0]}[1] must be copied" in str(refused.value)
+    assert f"{name[0]} must be copied" in str(refused.value)
+    assert str(refused.value).endswith("(group 1)")
 
 
 @pytest.mark.torch
@@ -313,3 +314,45 @@ def test_two_results_are_written_after_the_stream_has_computed_them(rng):
     assert second is out
     np.testing.assert_array_equal(first, wanted[0])
     np.testing.assert_array_equal(second, wanted[1])
+
+
+def by_function(a, b, out, **keywords):
+    rocpy.matmul(a, b, out=out, **keywords)
+
+
+def by_list(a, b, out, **keywords):
+    rocpy.grouped_matmul([a], [b], out=[out], **keywords)
+
+
+def by_offsets(a, b, out, **keywords):
+    rocpy.grouped_matmul(a, b[None], out=out, offsets=[0, len(a)], **keywords)
+
+
+@on_host
+@pytest.mark.parametrize("product", [by_function, by_list, by_offsets])
+def test_an_out_of_another_type_is_to_be_of_the_results(product):
+    a, b, wide = ones(4, 8), ones(8, 6), np.zeros((4, 6))
+    with pytest.raises(UnsupportedError, match="out is float64 and the result is float32.*; pass out= of float32"):
+        product(a, b, wide, options={"copies": "error"})
+    with rocpy.Stream(nonblocking=True) as stream, stream.capture() as graph:
+        with pytest.raises(UnsupportedError, match="must be copied to out.*; pass out= of float32, the result's type"):
+            product(a, b, wide, stream=stream)
+        product(a, b, wide.astype(F), stream=stream)
+    graph.close()
+
+
+def test_copies_of_groups_are_refused_with_their_layout():
+    with pytest.raises(UnsupportedError, match=r"^a: shape \(4, 8\), strides \(8, -1\), float32: "):
+        rocpy.grouped_matmul(ones(4, 8)[:, ::-1], ones(1, 8, 6), offsets=[0, 4], options={"copies": "error"})
+
+
+@on_host
+def test_a_planned_bias_per_row_beside_a_stored_matrix_is_to_be_swapped():
+    with rocpy.Stream(nonblocking=True) as stream, stream.capture() as graph:
+        for epilogue, advice in (("bias", "call rocpy.matmul with a column-major out=, or"), ("gelu_aux_bias", "")):
+            with (
+                rocpy.Matmul(ones(4, 8), ones(8, 6), epilogue=epilogue, bias=ones(4, 1), stream=stream) as planned,
+                pytest.raises(UnsupportedError, match=f"cannot contain; {advice} ?multiply b.T by a.T"),
+            ):
+                planned.execute()
+    graph.close()

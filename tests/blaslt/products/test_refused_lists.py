@@ -99,7 +99,7 @@ def test_no_result_of_a_refused_list_is_written(name):
     if out is None:
         out = [np.empty((x.shape[0], y.shape[1]), F) for x, y in zip(a, b, strict=True)]
     before = [x.copy() for x in out]
-    with pytest.raises(RocpyError):
+    with pytest.raises(RocpyError, match=r" \(group \d\)$"):
         rocpy.grouped_matmul(a, b, out=out, **arguments)
     for now, then in zip(out, before, strict=True):
         np.testing.assert_array_equal(now, then)

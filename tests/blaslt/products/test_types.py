@@ -279,9 +279,9 @@ def test_the_remedy_for_fractions_of_integer_products():
     a, b, c = (np.ones(shape, np.int8) for shape in ((2, 3), (3, 4), (2, 4)))
     remedy = {"dtype": "float32", "scale_a": 1.0, "scale_b": 1.0}
     words = "for other factors pass dtype='float32', scale_a=1.0 and scale_b=1.0"
-    with pytest.raises(rocpy.InvalidProblemError, match=f"^alpha = .*{words}$"):
+    with pytest.raises(rocpy.InvalidProblemError, match=f"^alpha = .*{words}, with c, bias and out of float32$"):
         rocpy.matmul(a, b, alpha=0.5)
     assert (rocpy.matmul(a, b, alpha=0.5, **remedy) == 1.5).all()
-    with pytest.raises(rocpy.InvalidProblemError, match=f"^beta = .*{words}, and c as float32$"):
+    with pytest.raises(rocpy.InvalidProblemError, match=f"^beta = .*{words}, with c, bias and out of float32$"):
         rocpy.matmul(a, b, c.astype(np.int32), beta=0.5)
     assert (rocpy.matmul(a, b, c.astype(np.float32), beta=0.5, **remedy) == 3.5).all()

@@ -163,3 +163,27 @@ def test_a_weight_with_scales_by_blocks_has_two_axes(shape, layout):
 def test_a_weight_takes_scales_of_its_products(scale, dtype):
     w = rocpy.Weight(np.ones((32, 4), dtype), scale=scale)
     np.testing.assert_array_equal(rocpy.matmul(np.ones((1, 32), dtype), w, scale_a=0.5, dtype="float32"), [[32.0] * 4])
+
+
+ROWS = np.linspace(1, 2, 4, dtype=F)[:, None]
+WIDE = np.ones((4, 4), F)
+FACTORS = {
+    "of rows of a": (lambda: rocpy.matmul(WIDE, WIDE, scale_a=ROWS), "multiply a by it before the product"),
+    "of columns of b": (lambda: rocpy.matmul(WIDE, WIDE, scale_b=ROWS.T), "multiply b by it before the product"),
+    "of a group": (lambda: rocpy.grouped_matmul([WIDE], [WIDE], scale_a=ROWS), "multiply a by it before the product"),
+    "of a Weight": (lambda: rocpy.Weight(WIDE, scale=ROWS.T), "multiply w by it before it is packed"),
+    "of the result": (
+        lambda: rocpy.matmul(A8, A8, scale_a=1.0, scale_b=1.0, scale_d=0.5, dtype="float32", epilogue="gelu"),
+        "multiply the result by it",
+    ),
+    "of c": (lambda: rocpy.matmul(A8, A8, WIDE, scale_a=1.0, scale_b=1.0, scale_c=2.0, dtype="float32"), "beta= by it"),
+    "of no c": (lambda: rocpy.matmul(A8, A8, scale_a=1.0, scale_b=1.0, scale_c=2.0), "there is no c.*: omit it"),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors_that_are_not_taken_are_to_be_applied_where_the_result_is_the_same(name):
+    """Not to alpha, which is no array, and is applied before c, the bias and the epilogue."""
+    call, advice = FACTORS[name]
+    with pytest.raises(InvalidProblemError, match=f"^scale.*{advice}"):
+        call()
