@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from rocpy.errors import InvalidOperandError, RocpyError
-
 __all__ = ["is_choice", "shown", "truth_value"]
 
 
@@ -41,18 +39,18 @@ def shown(value: object) -> str:
     return type(value).__name__
 
 
-def truth_value(name: str, value: Any, error: type[RocpyError] = InvalidOperandError) -> bool:
+def truth_value(name: str, value: Any, error: type[Exception]) -> bool:
     """Return a switch as a bool, by Python's rule of what is true.
 
     Raises
     ------
-    RocpyError
+    Exception
         It is neither true nor false, as arrays are; of the class ``error``.
 
     Examples
     --------
     >>> from rocpy._messages.choices import truth_value
-    >>> truth_value("timing", 1)
+    >>> truth_value("timing", 1, TypeError)
     True
     """
     try:

@@ -52,7 +52,7 @@ cdef class Event(Owner):
     @cython.embedsignature(False)  # Cython puts the `*` elsewhere
     def __init__(self, *, timing=True, device=None):
         self.device_index = _device.index_of(device)
-        self.timing = truth_value("timing", timing)
+        self.timing = truth_value("timing", timing, InvalidOperandError)
         cdef int previous = _device.enter(self.device_index)
         try:
             abi.hipEventCreateWithFlags(&self.c_event, abi.hipEventDefault if self.timing else abi.hipEventDisableTiming)

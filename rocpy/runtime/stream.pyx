@@ -4,7 +4,7 @@
 from rocpy._integers import integer_of
 from rocpy._messages.choices import truth_value
 from rocpy._signatures import signature_like
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.graph import Graph
 
 cimport abi
@@ -69,7 +69,7 @@ cdef class Stream(StreamHandle):
         cdef object wanted = integer_of(priority)
         if wanted is None:
             raise InvalidProblemError(f"priority: got {priority!r}, expected an integer")
-        nonblocking = truth_value("nonblocking", nonblocking)
+        nonblocking = truth_value("nonblocking", nonblocking, InvalidOperandError)
         wanted = min(max(wanted, -(1 << 31)), (1 << 31) - 1)  # HIP clamps further
         self.device_index = _device.index_of(device)
         cdef _core.Status status

@@ -305,6 +305,13 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple
     return reading.reshape(reading.shape[-1]) if len(shape) == 1 and reading.ndim == 2 else reading
 
 
+def _product_shape(a: Array, b: Array) -> tuple[int, ...]:
+    try:
+        return np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
+    except ValueError:
+        raise InvalidProblemError(f"a and b: shapes {a.shape} and {b.shape}, of which there is no product") from None
+
+
 def _scaled(operand: Array, scale: Array | float, side: int, batch: tuple[int, ...]) -> Array:
     """Return an operand with its scales applied; those that do not fit it are refused."""
     try:
@@ -386,10 +393,7 @@ def evaluate(
     wide = np.complex128 if kind == "complex" else np.float64
     a, b = (np.asarray(x).astype(wide) for x in (a, b))
     scaled = scale_a is not None or scale_b is not None
-    try:
-        shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
-    except ValueError:
-        raise InvalidProblemError(f"a and b: shapes {a.shape} and {b.shape}, of which there is no product") from None
+    shape = _product_shape(a, b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if scale_a is not None:
         a = _scaled(a, scale_a, 0, batch)

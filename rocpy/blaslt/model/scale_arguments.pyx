@@ -51,7 +51,7 @@ def scales_of(settings):
 
 
 cdef bint amax_of(object amax) except -1:
-    return truth_value("amax", amax)
+    return truth_value("amax", amax, InvalidOperandError)
 
 
 cpdef bint is_scale_array(object scale):
