@@ -26,6 +26,8 @@ def reentrant_lock() -> Any:
     """
     try:
         return threading.RLock()
+    except RecursionError:
+        raise
     except RuntimeError as error:
         raise MemoryError(str(error)) from None
 

@@ -36,14 +36,16 @@ cdef class Lent:
 
     def __dealloc__(self):
         cdef size_t i
+        cdef bint failed = False
         cdef _core.Status status
         if self.forks != _device.forks:
             return
         for i in range(self.contexts.size()):
             with nogil:
                 status = return_lent(<StreamContext*>self.contexts[i])
-            if not status.ok():
-                warnings.warn("a workspace of a graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
+            failed = failed or not status.ok()
+        if failed:  # once all are back, since warnings may be errors
+            warnings.warn("a workspace of a graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
 
 
 cdef class Capturing:

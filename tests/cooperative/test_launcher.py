@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How kernels are launched: threads that take turns or have fibers, arguments as words, code on disk."""
 
+import functools
 import subprocess
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from failing_memory import each_failure
 
 from rocpy import cooperative as coop
 from rocpy.cooperative.cpu.machine_code import Form
@@ -296,3 +298,15 @@ def test_what_is_kept_depends_on_every_source_of_the_package():
     sources = {path for path in files if path.suffix == ".py"}
     assert {path.parent.name for path in sources} >= {"api", "kernel", "numba", "cpu", "amdgpu", "cooperative"}
     assert sources <= set(own_sources().values())
+
+
+# CPython closes generators, and has no memory for it either.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_memory_that_runs_out_in_a_launch_is_a_memory_error():
+    @coop.jit
+    def kernel(x, out):
+        out[0] = x
+
+    launch = functools.partial(kernel[1, 1], 2.0, np.zeros(1))
+    launch()
+    assert {type(error) for error in each_failure(lambda: launch)} == {MemoryError, type(None)}

@@ -3,6 +3,7 @@
 
 import contextlib
 import pickle
+import sys
 import threading
 import time
 import warnings
@@ -282,3 +283,15 @@ def test_nothing_is_left(open_files):
     for _ in range(5):
         good(on_threads(2, lambda comm: comm.all_reduce(np.ones(100000))))
     assert open_files() == before
+
+
+def test_one_that_is_dropped_is_aborted_where_warnings_are_errors(monkeypatch):
+    reports = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: reports.append(str(report.exc_value)))
+    dropped = rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="mine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del dropped
+    assert len(reports) == 1
+    assert "was dropped without close(): it was aborted" in reports[0]
+    assert "leaked" not in reports[0]

@@ -10,13 +10,14 @@ import gc
 import inspect
 import itertools
 import pickle
+import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from failing_memory import each_failure
 
 import rocpy
-from rocpy.blaslt.model import options as model
 from rocpy.blaslt.model.options import DEFAULT, current_options
 
 
@@ -152,31 +153,38 @@ def test_a_copy_of_a_block_in_a_task_was_not_entered(copied):
     assert asyncio.run(work())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as a generator is closed
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_ctrl_c_while_a_block_is_entered(monkeypatch, is_nested):
-    """It arrives when the options were set, and before `with` has a block to leave."""
+def test_ctrl_c_while_a_block_is_used(is_nested):
+    """It arrives at each place where the interpreter hears it."""
 
-    class Interrupted:
-        def __init__(self, variable):
-            self.get, self.reset, self.is_done = variable.get, variable.reset, False
-            self.variable = variable
+    def use():
+        with rocpy.options(copies="error"):
+            pass
 
-        def set(self, value):
-            token = self.variable.set(value)
-            if not self.is_done:
-                self.is_done = True
-                raise KeyboardInterrupt
-            return token
-
-    block = rocpy.options(copies="error")
     with rocpy.options(reproducible=True) if is_nested else contextlib.nullcontext():
         before = current_options()
-        monkeypatch.setattr(model, "_stack", Interrupted(model._stack))
-        with pytest.raises(KeyboardInterrupt), block:
-            pass
-        assert current_options() is before
-        with pytest.raises(rocpy.InvalidProblemError, match="no with block of it"):
-            block.__exit__(None, None, None)
+        for number in itertools.count():
+            places = itertools.count()
+
+            def interrupt(frame, event, argument, *, places=places, number=number):
+                # Where Python calls functions of Python, and where their lines begin.
+                if frame.f_code is not use.__code__ and next(places) == number:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+                return interrupt
+
+            sys.settrace(interrupt)
+            try:
+                use()
+            except KeyboardInterrupt:
+                continue
+            else:
+                break
+            finally:
+                sys.settrace(None)
+                assert current_options() is before
+    assert number > 0
     assert is_default()
 
 
@@ -259,3 +267,19 @@ def test_a_function_that_runs_a_generator_may_be_decorated():
         return [*generator(), is_default()]
 
     assert rocpy.options(copies="error")(collected)() == [1, False]
+
+
+# CPython closes generators, and has no memory for it either.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_memory_that_runs_out_as_a_block_begins_or_ends_leaves_no_options_set():
+    block = rocpy.options(copies="error")
+
+    def use():
+        with block:
+            pass
+
+    for error in each_failure(lambda: use):
+        assert isinstance(error, MemoryError | None)
+        assert is_default()
+        with block:
+            assert not is_default()

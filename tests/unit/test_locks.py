@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Locks that whoever forks holds meanwhile."""
+"""Locks that whoever forks holds meanwhile, and locks that cannot be created."""
+
+import threading
+
+import pytest
+
+from rocpy._locks import reentrant_lock
 
 FORKS = """
 import os, threading
@@ -126,3 +132,15 @@ def test_imports_locks_and_forks_do_not_wait_for_one_another_for_ever(run_python
     for kind in ("Lock", "RLock"):
         code = FORKS.format(kind=kind, first="", body=ALL_AT_ONCE)
         run_python("import warnings\nwarnings.simplefilter('ignore')\n" + code)
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen"), [(RuntimeError("can't allocate lock"), MemoryError), (RecursionError(), RecursionError)]
+)
+def test_what_a_lock_without_memory_or_stack_raises(monkeypatch, raised, seen):
+    def refuse():
+        raise raised
+
+    monkeypatch.setattr(threading, "RLock", refuse)
+    with pytest.raises(seen):
+        reentrant_lock()

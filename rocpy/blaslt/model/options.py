@@ -7,17 +7,16 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
 from rocpy._integers import integer_of
 from rocpy._messages.decorators import in_blocks
 from rocpy._messages.suggestions import did_you_mean
 from rocpy._messages.text import plain_text
+from rocpy.blaslt._options_scope import ACTIVE, STACK, OptionsScope
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["Options", "OptionsDict", "block_of", "current_options", "options", "resolve_options"]
+__all__ = ["ACTIVE", "Options", "OptionsDict", "block_of", "current_options", "options", "resolve_options"]
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "copies": ("allow", "error"),
@@ -116,29 +115,12 @@ def key_word(value: Options) -> int:
 _NAMES = [field.name for field in dataclasses.fields(Options)]
 
 
-class _Block:
-    """One ``with`` that was entered: its options, and whether it was left in another context."""
-
-    __slots__ = ("is_left", "options")
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.is_left = False
-
-
-# The blocks that were entered, innermost last. An immutable stack in the context variable, and in the context manager a
-# token for each block: one manager may be entered by several threads and tasks at a time.
-_stack: ContextVar[tuple[_Block, ...]] = ContextVar("rocpy_options", default=(_Block(DEFAULT),))
-# Not empty once a context was entered, in any thread: until then the per-call path need not look at the context
-# variable. It stays so: a task started inside a block keeps the block's options after the block was left.
-ACTIVE: list[bool] = []
-
-
 def current_options() -> Options:
     """Return the options that hold here: those of the innermost ``with rocpy.options(...)``, else the defaults."""
-    stack = _stack.get()
-    last = stack[-1]
-    return last.options if not last.is_left else next(one.options for one in reversed(stack) if not one.is_left)
+    for block in reversed(STACK.get()):
+        if not block.is_left:
+            return block.options
+    return DEFAULT
 
 
 def forbids_composing() -> bool:
@@ -192,7 +174,7 @@ def _changed_plainly(base: Options, names: tuple[str, ...], *values: object) -> 
     return _changed(base, dict(zip(names, values, strict=True)))
 
 
-class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
+class options(OptionsScope):  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     """Change the options for a block of code, for a function, or for one call as ``options=``.
 
     Parameters
@@ -232,10 +214,9 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
             raise TypeError(f"rocpy.options takes keywords, as in rocpy.options(copies='error'); got {values[0]!r}")
         self._over_defaults = _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
-        self._entered: dict[_Block, Token[tuple[_Block, ...]]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_entered": {}}  # a copy was not entered
+        return dict(self.__dict__)  # a copy was not entered
 
     def __repr__(self) -> str:
         return f"rocpy.options({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
@@ -245,40 +226,6 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
         """The current options, with the changes."""
         current = current_options()
         return self._over_defaults if current is DEFAULT else _changed(current, self._changes)
-
-    def __enter__(self) -> Options:
-        block = _Block(self.value)
-        stack = _stack.get()
-        if not ACTIVE:
-            ACTIVE.append(True)
-        try:
-            self._entered[block] = _stack.set((*stack, block))
-            return block.options
-        except BaseException:  # Ctrl-C
-            _stack.set(stack)
-            self._entered.pop(block, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack = _stack.get()
-        entered = self._entered
-        block = stack[-1] if stack[-1] in entered else next((one for one in reversed(stack) if one in entered), None)
-        if block is None:
-            if len(entered) == 1:  # that block is over: who entered it no longer has its options
-                entered.popitem()[0].is_left = True
-            raise InvalidProblemError(
-                f"{self!r}: this thread or task is in no with block of it; a block is left in the thread or task that "
-                "entered it: in a generator leave it before each yield"
-            )
-        token = entered[block]
-        del entered[block]  # no call, after which Ctrl-C could leave the options set
-        try:
-            _stack.reset(token)
-        except ValueError:  # a task or thread that was started inside the block has left it: for others, too
-            block.is_left = True
-        _stack.set(stack[:-1] if block is stack[-1] else tuple(one for one in stack if one is not block))
 
     def __call__(self, function: _Function) -> _Function:
         """Return a function that runs with these options."""

@@ -276,10 +276,20 @@ py::object run(const py::dict &entries, const rocpy_simt_config &config, const p
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
 }
 
+// Where Python has no memory for an object, pybind11 raises a RuntimeError in place of Python's own error.
+void keep_python_error(std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::runtime_error &) {
+    if (!PyErr_Occurred()) throw;
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_simt, module) {
   module.doc() = "GPU threads as fibers: what the kernels of rocpy.cooperative run on where there is no GPU.";
+  py::register_local_exception_translator(&keep_python_error);
 
   using Extent = std::array<int32_t, 3>;
   py::class_<rocpy_simt_config>(module, "Config", "Settings of a launch.")

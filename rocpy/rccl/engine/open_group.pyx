@@ -19,7 +19,6 @@ cdef int count = 0
 
 cdef class OpenGroup:
     def __init__(self):
-        self.blocks = []
         self.thread, self.forks = PyThread_get_thread_ident(), _device.forks
 
 
@@ -41,23 +40,29 @@ cdef Block open_here():
 
 cdef int begin_block(Block block) except -1:
     global count
-    PyContextVar_Set(here, block)
+    PyContextVar_Set(here, block)  # first what may fail: a block that is not open is passed over
     block.is_open = True
-    if not block.group.blocks:
+    if block.outer is not None:
+        block.outer.inner_count += 1
+    block.group.block_count += 1
+    if block.group.block_count == 1:
         count += 1
-    block.group.blocks.append(block)
     return 0
 
 
-cdef int end_block(Block block) except -1:
+cdef void end_block(Block block) noexcept:
     global count
     block.is_open = False
-    block.group.blocks.remove(block)
-    if not block.group.blocks and block.group.forks == _device.forks:
+    if block.outer is not None:
+        block.outer.inner_count -= 1
+    block.group.block_count -= 1
+    if block.group.block_count == 0 and block.group.forks == _device.forks:
         count -= 1
-    if get_value(here) is block:
-        PyContextVar_Set(here, block.outer)
-    return 0
+    try:
+        if get_value(here) is block:
+            PyContextVar_Set(here, block.outer)
+    except MemoryError:
+        pass  # a block that is not open is passed over
 
 
 cpdef object current_group():

@@ -148,11 +148,6 @@ class PendingGroup:
         """Note a checked call."""
         self.calls.append(PendingCall(communicator, call, seconds, block, next(_numbers)))
 
-    def close(self) -> None:
-        """Note that it takes no more calls; those that have not been launched by then never are."""
-        for state in self.states:
-            state.is_open = False
-
     def drop(self) -> None:
         """Give back what was begun: nothing is launched."""
         cancel_steps(self.steps)

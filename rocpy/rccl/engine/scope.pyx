@@ -23,6 +23,7 @@ NOT_NESTED = (
     "group: a block was left before one that was entered in it, as tasks do that were started in a block and have groups of their own; "
     "nothing was launched. Leave blocks in the reverse order"
 )
+UNFINISHED = "group: a block in it could not end for lack of memory or an interrupt; nothing was launched"
 ORDER = attrgetter("order")
 
 
@@ -70,8 +71,8 @@ cdef class GroupScope:
         # From here on nothing is interrupted.
         if self.block is not None:
             raise usage_error("group: its block has not ended; call group() for each block")
-        self.block = block
         begin_block(block)
+        self.block = block
 
     def __exit__(self, kind, error, trace):
         cdef Block block = self.block, current
@@ -81,7 +82,7 @@ cdef class GroupScope:
         current = open_here()
         if current is None or current.group is not block.group:
             block.group.obstacle = ELSEWHERE
-        elif current is not block or has_inner(block):
+        elif current is not block or block.inner_count:
             block.group.obstacle = NOT_NESTED
         end_block(block)
         leave_block(block, self.launch, kind is not None)
@@ -94,25 +95,28 @@ def usage_error(text):
     return InvalidUsageError(text, op="group")
 
 
-cdef bint has_inner(Block block):
-    cdef Block other
-    for other in block.group.blocks:
-        if other.outer is block:
-            return True
-    return False
-
-
 cdef int leave_block(Block block, object launch, bint is_dropped) except -1:
     """Leave what is pending to the outer block, or launch it after the first one, unless it is to be dropped."""
     pending = block.pending
     if is_dropped or block.group.obstacle is not None:
-        pending.close()
+        close(pending.states)
         pending.drop()
     elif block.outer is not None:
-        merge(block.outer.pending, pending)
+        try:
+            merge(block.outer.pending, pending)
+        except BaseException:
+            block.group.obstacle = UNFINISHED
+            raise
     else:
-        pending.close()
+        close(pending.states)
         launch(pending)
+    return 0
+
+
+cdef int close(list states) except -1:
+    """Note that a group takes no more calls; those that have not been launched by then never are."""
+    for state in states:
+        state.is_open = False
     return 0
 
 

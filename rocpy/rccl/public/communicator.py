@@ -312,16 +312,18 @@ class Communicator(Joining, Remote, Family):
 
     def __del__(self) -> None:
         try:
-            if not self.is_closed and not self._is_of_parent():
-                shown = repr(self)
-                self.abort()
-                warnings.warn(
-                    f"{shown} was dropped without close(): it was aborted, which the other ranks see as a failure",
-                    RocpyWarning,
-                    stacklevel=1,
-                )
+            if self.is_closed or self._is_of_parent():
+                return
+            shown = repr(self)
+            self.abort()
         except Exception as error:  # noqa: BLE001
             warnings.warn(f"a Communicator could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
+        else:  # outside of the try, since warnings may be errors
+            warnings.warn(
+                f"{shown} was dropped without close(): it was aborted, which the other ranks see as a failure",
+                RocpyWarning,
+                stacklevel=1,
+            )
 
     def _is_of_parent(self) -> bool:
         """Whether it was created before a fork, and this is the child: it is the parent's to end."""

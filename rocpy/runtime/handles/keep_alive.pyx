@@ -39,8 +39,15 @@ cdef class Mark:
         self.event = NULL
 
     def __dealloc__(self):
-        if self.event != NULL and self.forks == _device.forks:
+        cdef _device.Generation generation
+        if self.event == NULL or self.forks != _device.forks:
+            return
+        try:
             spare_events.setdefault((self.device, self.forks, self.resets), []).append(<size_t>self.event)
+        except MemoryError:
+            generation.forks, generation.resets = self.forks, self.resets
+            if not _device.is_reset(generation, self.device):  # which destroys events
+                abi.slot_hipEventDestroy(self.event)
 
 
 # By (device, handle): what each stream holds, oldest first; and by what events belong to: those to use again.
@@ -103,15 +110,15 @@ cdef Mark mark_stream(hipStream_t stream, int device):
 
 cdef Mark hold(hipStream_t stream, int device, tuple objects):
     cdef Mark mark
-    release_finished()
     try:
+        release_finished()
         mark = mark_stream(stream, device)
+        hold_until(mark, stream, objects)
     except BaseException:
-        # Without an event nobody would know when the stream is done with the objects: wait for it.
+        # The objects would be dropped while the stream still uses them: wait for it.
         with nogil:
             abi.slot_hipStreamSynchronize(stream)
         raise
-    hold_until(mark, stream, objects)
     return mark
 
 

@@ -2,6 +2,7 @@
 """What `group` returns: one block at a time, again afterwards, as a decorator, copied and weakly referred to."""
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import functools
@@ -11,10 +12,12 @@ import weakref
 
 import numpy as np
 import pytest
+from failing_memory import each_failure
 
 import rocpy
 from rocpy import rccl
 from rocpy.compat import nccl
+from rocpy.rccl.engine.open_group import current_group
 
 GROUPS = [rccl.group, nccl.group]
 pytestmark = pytest.mark.parametrize("group", GROUPS, ids=["rccl", "compat"])
@@ -277,3 +280,33 @@ with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
 def test_a_child_of_fork_has_none_of_its_parents_groups(group, run_python):
     which = "rccl" if group is rccl.group else "compat"
     assert run_python(CHILD.replace("sys.argv[1]", repr(which))).stdout.split() == ["0", "False", "True"]
+
+
+def test_memory_that_runs_out_as_a_block_begins_or_ends_leaves_no_group_open(comm, group):
+    def use():
+        with group():
+            pass
+
+    for number, error in enumerate(each_failure(lambda: use)):
+        assert isinstance(error, MemoryError | None)
+        assert current_group() is None
+        assert comm.all_reduce(X * number).tolist() == [number] * 4
+
+
+def test_memory_that_runs_out_as_an_inner_block_ends_leaves_nothing_launched(comm, group):
+    outers = []
+
+    def leaving():
+        outers.append(group())
+        outers[-1].__enter__()
+        inner = group()
+        inner.__enter__()
+        comm.all_reduce(X)
+        return functools.partial(inner.__exit__, None, None, None)
+
+    errors = []
+    for error in each_failure(leaving):
+        errors.append(error)
+        with pytest.raises(rccl.InvalidUsageError, match="nothing was launched") if error else contextlib.nullcontext():
+            outers[-1].__exit__(None, None, None)
+    assert {type(error) for error in errors} == {MemoryError, type(None)}

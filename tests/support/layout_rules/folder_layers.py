@@ -9,6 +9,7 @@ from layout_rules.tree import Tree, matching, rule
 # Of each package its folders and modules, lowest first. One imports itself and what is lower, not what is beside it.
 LAYERS = {
     "rocpy.blaslt": (
+        {"_options_scope"},
         {"model"},
         {"arrays"},
         {"selection"},
@@ -71,7 +72,15 @@ LAYERS = {
 }
 # Epilogues stand between the folders of the product, and tuning above all of them; lowest first.
 STRATA = (
-    {"blaslt.model", "blaslt.arrays", "blaslt.selection", "blaslt.engine", "blaslt.operands", "blaslt.native"},
+    {
+        "blaslt._options_scope",
+        "blaslt.model",
+        "blaslt.arrays",
+        "blaslt.selection",
+        "blaslt.engine",
+        "blaslt.operands",
+        "blaslt.native",
+    },
     {"epilogues"},
     {"blaslt.composed", "blaslt.custom", "blaslt.front", "blaslt.grouped", "blaslt._explain", "blaslt._support"},
     {"blaslt.weight", "blaslt"},
