@@ -10,12 +10,14 @@ from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.staging import check_allowed, needed, take, upload_scale
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.grouped._packed import check_settings, explain_packed
-from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue, in_group, read_each
 from rocpy.blaslt.grouped.scales import of_lists
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import GroupedExplanation
 from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.problem import OperandInfo
 from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
 
@@ -42,7 +44,9 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     how = explain_packed(**arguments)
     while how.copies:
         if options.copies == "error":
-            raise copy_refused(how.copies[0], f"shape {tuple(arguments[how.copies[0]].shape)}")
+            view = describe(arguments[how.copies[0]], how.copies[0])
+            layout = OperandInfo(tuple(view["shape"]), tuple(view["strides"]), view["dtype"])
+            raise copy_refused(how.copies[0], layout.text)
         copies += how.copies
         arguments.update({name: None if name == "out" else contiguous(arguments[name]) for name in how.copies})
         how = explain_packed(**arguments)
@@ -63,6 +67,9 @@ def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     runs = []
     for group, (left, right) in enumerate(zip(lefts, rights, strict=True)):
         group_scales = {name: values[group] for name, values in scales.items()}
-        how = explain_product(left, right, bias=biases[group], **group_scales, **arguments)
+        try:
+            how = explain_product(left, right, bias=biases[group], **group_scales, **arguments)
+        except (InvalidOperandError, InvalidProblemError, UnsupportedError) as error:
+            raise in_group(error, group) from None
         runs.append((group, 1, how))
     return GroupedExplanation(tuple(runs))

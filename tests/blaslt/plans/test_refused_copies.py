@@ -341,9 +341,10 @@ def test_an_out_of_another_type_is_to_be_of_the_results(product):
     graph.close()
 
 
-def test_copies_of_groups_are_refused_with_their_layout():
+@pytest.mark.parametrize("function", [rocpy.grouped_matmul, rocpy.explain])
+def test_copies_of_groups_are_refused_with_their_layout(function):
     with pytest.raises(UnsupportedError, match=r"^a: shape \(4, 8\), strides \(8, -1\), float32: "):
-        rocpy.grouped_matmul(ones(4, 8)[:, ::-1], ones(1, 8, 6), offsets=[0, 4], options={"copies": "error"})
+        function(ones(4, 8)[:, ::-1], ones(1, 8, 6), offsets=[0, 4], options={"copies": "error"})
 
 
 @on_host
