@@ -136,7 +136,14 @@ def test_a_block_keeps_no_task():
     assert not asyncio.run(work())
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda block: pickle.loads(pickle.dumps(block))])
+def pickled(protocol, block):
+    return pickle.loads(pickle.dumps(block, protocol))
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, *(functools.partial(pickled, protocol) for protocol in range(6))],
+)
 def test_a_copy_of_a_block_in_a_task_was_not_entered(copied):
     async def work():
         block = rocpy.options(copies="error")

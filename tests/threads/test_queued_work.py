@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib.util
 import weakref
@@ -12,10 +13,12 @@ from pathlib import Path
 import blocked_streams
 import numpy as np
 import pytest
-from blocked_streams import blocked
+from blocked_streams import blocked, delay
+from failing_memory import each_failure
 
 import rocpy
 from rocpy.runtime.kernels.arguments import pack
+from rocpy.runtime.stream import hold_objects
 
 BYTES = 1 << 16
 SUPPORT = str(Path(blocked_streams.__file__).parent)
@@ -186,3 +189,21 @@ def test_a_graph_runs_on_the_null_stream_of_its_device(number):
             graph.launch(stream=number)
         assert (buffer.to_numpy() == 7).all()
         graph.close()
+
+
+def test_memory_that_runs_out_as_a_stream_is_to_hold_objects_waits_for_it():
+    raised = []
+    with rocpy.Stream() as stream:
+        functions = []
+
+        def holding():
+            functions.append(delay(stream, 0.01))
+            return functools.partial(hold_objects, stream)
+
+        for error in each_failure(holding):
+            if error is None:
+                stream.synchronize()
+            else:
+                raised.append(error)
+                assert stream.done
+    assert raised

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import functools
 import itertools
@@ -215,8 +216,8 @@ class options(OptionsScope):  # noqa: N801 (used like a function: `with rocpy.op
         self._over_defaults = _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
 
-    def __getstate__(self) -> dict[str, object]:
-        return dict(self.__dict__)  # a copy was not entered
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self),), dict(self.__dict__)  # type: ignore[attr-defined]  # a copy was not entered
 
     def __repr__(self) -> str:
         return f"rocpy.options({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
