@@ -159,6 +159,7 @@ cdef class Graph(Owner):
             self.end(discard=kind is not None)
 
     def __del__(self):
+        failure = None
         if self.capturing and _device.is_lost(self.generation, self.device_index):
             self.capturing = False  # the capture is the parent's of a fork, or was ended by a reset
         if self.capturing:
@@ -167,8 +168,10 @@ cdef class Graph(Owner):
             except RocpyError as error:
                 self.capturing = False
                 disown(self.number, self.stream.c_stream)
-                warnings.warn(f"Graph: it was dropped in its block, and its stream is still captured: {error}", RocpyWarning, stacklevel=1)
+                failure = error
         Owner.__del__(self)
+        if failure is not None:  # once all is given back, since warnings may be errors
+            warnings.warn(f"Graph: it was dropped in its block, and its stream is still captured: {failure}", RocpyWarning, stacklevel=1)
 
     @property
     def handle(self):
