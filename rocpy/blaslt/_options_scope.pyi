@@ -10,6 +10,7 @@ from rocpy.blaslt.model.options import Options
 ACTIVE: list[bool]
 STACK: ContextVar[tuple[Block, ...]]
 
+@disjoint_base
 class Block:
     @property
     def options(self) -> Options: ...

@@ -49,7 +49,7 @@ def run(capsys, monkeypatch, tmp_path):
         ("doctor --pid ../../etc", ["not a number"]),
         ("doctor --selftest --report no/such/folder/report.json", ["cannot write", "--report"]),
         ("bench matmull", ["'matmull'", "did you mean 'matmul'?"]),
-        ("bench matmul --threads 0", ["--threads", "at least 1"]),
+        ("bench matmul --threads 0", ["--threads", "from 1 to 4096"]),
         ("bench counts --only 4x4x4", ["counts", "no groups", "--only"]),
         ("bench goals --list", ["goals", "no groups", "--list"]),
         ("bench --list --compare old.json new.json", ["--list", "--compare"]),
