@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 
 from rocpy import _core, _json
 
@@ -41,6 +40,8 @@ def fault_of_variable(name: str, value: str) -> str:
 
 
 def _fault_of_paths(name: str, value: str) -> str:
+    from pathlib import Path
+
     try:
         for part in value.split(os.pathsep):
             Path(part).expanduser()

@@ -16,7 +16,7 @@ from rocpy._producers.torch_modes import kind_reason
 from rocpy._producers.torch_refusals import TorchLayerRequired, advice
 from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.front.function import matmul
-from rocpy.blaslt.grouped.groups import aligned, check_epilogue, read_each
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue, in_group, read_each
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs, stored_aux
 from rocpy.blaslt.model.options import block_of, resolve_options
 from rocpy.blaslt.model.product_types import check_cast
@@ -234,7 +234,7 @@ def dispatched_grouped(a: Any, b: Any, /, *, options: Any = None, **arguments: A
     row, products, packed, settings = _grouped_arguments(a, b, **arguments)
     if packed:
         return _with_options(options, grouped_with_epilogue, *packed, **settings)
-    results = [_product_of_group(left, right, options=options, **own) for left, right, own in products]
+    results = _of_each_group(lambda left, right, own: _product_of_group(left, right, options=options, **own), products)
     if not row.outputs:
         return results
     name = row.outputs[0]
@@ -279,6 +279,19 @@ def _grouped_arguments(
     return row, [], (a, b, offsets, groups, row.name, bias), settings
 
 
+def _of_each_group(function: Callable[..., Any], products: list[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
+    """Return what a function returns of each group's product. Its refusals name the group, unless they are traced."""
+    if torch.compiler.is_compiling():
+        return [function(*operands) for operands in products]
+    results = []
+    for group, operands in enumerate(products):
+        try:
+            results.append(function(*operands))
+        except (InvalidOperandError, InvalidProblemError, UnsupportedError) as error:
+            raise in_group(error, group) from None
+    return results
+
+
 def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
     """Return the product of one group; one that needs no recording goes its own way."""
     if not torch.compiler.is_compiling() and route_of(a, b, settings["bias"]) != 2:
@@ -298,10 +311,11 @@ def _as_computed(operands: tuple[Any, ...], arguments: dict[str, Any]) -> tuple[
         if packed:
             check_groups(*packed, **rest)
             return operands, arguments
-        each = [
-            _as_computed((left, right), own) if route_of(left, right, own["bias"]) != 1 else ((left, right), own)
-            for left, right, own in products
-        ]
+
+        def computed(left: Any, right: Any, own: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            return _as_computed((left, right), own) if route_of(left, right, own["bias"]) != 1 else ((left, right), own)
+
+        each = _of_each_group(computed, products)
         biases = [own.get("bias") for _, own in each]
         more = {} if all(bias is None for bias in biases) else {"bias": biases}
         return ([pair[0] for pair, _ in each], [pair[1] for pair, _ in each]), {**arguments, **more}
