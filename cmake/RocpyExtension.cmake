@@ -37,7 +37,7 @@ function(rocpy_cython package name)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/modules/${package})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/csrc/third_party/dlpack ${CMAKE_SOURCE_DIR}/csrc/third_party/xla
     ${CMAKE_SOURCE_DIR}/${package} ${Python_NumPy_INCLUDE_DIRS})
-  # By size, which takes a fifth off the wheel, but for what each product and collective runs through. The compiler reads no headers that were
+  # By size, which takes a fifth off a module, but for what each product and collective runs through. The compiler reads no headers that were
   # precompiled with the other.
   set(optimization -Os)
   if(target MATCHES "(front_(call|function|stateful)|engine_launch|engine_streams|operands__arguments|native_plan|custom_(call|executables|execution)|rccl_engine_(call|operands)|handles_communicator|public_(collectives|transfers)|_producers_.*|rocpy__operand|rocpy__core)$")
